@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Re-make requirements/engine-cpu.txt from pyproject.toml and requirements/overrides.txt.
+#
+# Keeps the pins that still fit; `scripts/lock.sh --upgrade` moves them. A CPU build of torch has to
+# be in the package sources (see scripts/setup.sh), or the list would pin the plain one. The result
+# names no host: uv.lock and pylock.toml would, so neither is kept in git.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly VENV=.venv LIST=requirements/engine-cpu.txt
+source scripts/python_packages.sh
+
+import_pip_settings
+"$VENV/bin/uv" pip compile pyproject.toml --quiet --python-version 3.11 \
+  --extra engine-cpu --extra bench --extra dev --extra postgres \
+  --override requirements/overrides.txt --no-header --no-annotate -o "$LIST" "$@"
+if ! grep -q '^torch==.*+cpu$' "$LIST"; then
+  echo "lock: $LIST pins $(torch_pin "$LIST"), not a CPU build: add PyTorch's source of CPU" \
+    "wheels to pip's settings and run this again" >&2
+  exit 1
+fi

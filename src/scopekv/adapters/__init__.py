@@ -1,0 +1,1 @@
+"""Adapters touch the world and decide nothing."""

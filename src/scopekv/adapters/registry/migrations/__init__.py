@@ -1,0 +1,1 @@
+"""Alembic revisions of the registry's schema, shipped inside the package."""

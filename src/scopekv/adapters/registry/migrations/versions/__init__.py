@@ -1,0 +1,1 @@
+"""One file a revision. A released revision is never edited."""

@@ -1,0 +1,196 @@
+"""The registry's tables as of the newest migration (contract: the two agree).
+
+Texts are bytes: PostgreSQL text cannot hold NUL, and a document is stored exactly. uids are
+random and never used twice, so what is made anew under an old name inherits nothing.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData()
+
+# One row. The counters rise with every change; the audit head shows a log cut short.
+state = Table(
+    "scopekv_state",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1", name="scopekv_state_one"), primary_key=True),
+    Column("principals", BigInteger, nullable=False),
+    Column("documents", BigInteger, nullable=False),
+    Column("rules", BigInteger, nullable=False),
+    Column("epochs", BigInteger, nullable=False),
+    Column("audit_seq", BigInteger, nullable=False),
+    Column("audit_digest", LargeBinary, nullable=False),
+)
+
+orgs = Table(
+    "scopekv_orgs",
+    metadata,
+    Column("uid", String(64), primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("blocked", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+# Users and service accounts share their names, because audiences name either: user:acme/alice.
+accounts = Table(
+    "scopekv_accounts",
+    metadata,
+    Column("uid", String(64), primary_key=True),
+    Column(
+        "org_uid", String(64), ForeignKey("scopekv_orgs.uid", ondelete="CASCADE"), nullable=False
+    ),
+    Column("name", String(64), nullable=False),
+    Column("service", Boolean, nullable=False),
+    Column("blocked", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("org_uid", "name", name="scopekv_accounts_name"),
+)
+
+roles = Table(
+    "scopekv_roles",
+    metadata,
+    Column(
+        "account_uid",
+        String(64),
+        ForeignKey("scopekv_accounts.uid", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("role", String(32), primary_key=True),
+)
+
+groups = Table(
+    "scopekv_groups",
+    metadata,
+    Column("uid", String(64), primary_key=True),
+    Column(
+        "org_uid", String(64), ForeignKey("scopekv_orgs.uid", ondelete="CASCADE"), nullable=False
+    ),
+    Column("name", String(64), nullable=False),
+    UniqueConstraint("org_uid", "name", name="scopekv_groups_name"),
+)
+
+members = Table(
+    "scopekv_members",
+    metadata,
+    Column(
+        "group_uid",
+        String(64),
+        ForeignKey("scopekv_groups.uid", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column(
+        "account_uid",
+        String(64),
+        ForeignKey("scopekv_accounts.uid", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Index("scopekv_members_account", "account_uid"),
+)
+
+keys = Table(
+    "scopekv_keys",
+    metadata,
+    Column("uid", String(64), primary_key=True),
+    Column(
+        "account_uid",
+        String(64),
+        ForeignKey("scopekv_accounts.uid", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
+    Column("label", String(128), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("blocked", Boolean, nullable=False),
+    Index("scopekv_keys_account", "account_uid"),
+)
+
+# org_uid is null for the deployment's own documents; owner is org_uid or "", for uniqueness.
+documents = Table(
+    "scopekv_documents",
+    metadata,
+    Column("uid", String(64), primary_key=True),
+    Column("org_uid", String(64), ForeignKey("scopekv_orgs.uid", ondelete="CASCADE")),
+    Column("owner", String(64), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("audience", String(160), nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("text", LargeBinary, nullable=False),
+    Column("withdrawn", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("changed_at", Double, nullable=False),
+    Index(
+        "scopekv_documents_live",
+        "owner",
+        "name",
+        unique=True,
+        sqlite_where=text("withdrawn = 0"),
+        postgresql_where=text("NOT withdrawn"),
+    ),
+    Index("scopekv_documents_audience", "audience"),
+)
+
+revisions = Table(
+    "scopekv_revisions",
+    metadata,
+    Column(
+        "document_uid",
+        String(64),
+        ForeignKey("scopekv_documents.uid", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("revision", Integer, primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+rules = Table(
+    "scopekv_rules",
+    metadata,
+    Column(
+        "org_uid", String(64), ForeignKey("scopekv_orgs.uid", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("tools", String(16), nullable=False),
+    Column("system", String(16), nullable=False),
+    Column("messages", String(16), nullable=False),
+)
+
+# The owner is a canonical encoding of the scope, so scopes that print alike stay distinct.
+epochs = Table(
+    "scopekv_epochs",
+    metadata,
+    Column("owner", LargeBinary, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+)
+
+audit = Table(
+    "scopekv_audit",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("actor", String(512), nullable=False),
+    Column("action", String(512), nullable=False),
+    Column("resource", String(512), nullable=False),
+    Column("outcome", String(512), nullable=False),
+    Column("reason", String(512), nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+)

@@ -1,0 +1,1 @@
+"""Scopes, policy, segments, tickets and block identity: values and functions of arguments alone."""

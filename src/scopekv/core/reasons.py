@@ -1,0 +1,34 @@
+"""Closed reason codes. Explain, audit, console and metrics render these and invent none."""
+
+from enum import StrEnum
+
+
+class ScopeReason(StrEnum):
+    """Why a part of a prompt got its scope. Visible to the operator, never to a client (L10)."""
+
+    DOCUMENT_PUBLIC = "document_public"
+    DOCUMENT_ORG = "document_org"
+    DOCUMENT_GROUP = "document_group"
+    DOCUMENT_USER = "document_user"
+    ROLE_RULE = "role_rule"
+    AFTER_PRIVATE = "after_private"
+    PRIVATE_DEFAULT = "private_default"
+    DENIED_NOT_MEMBER = "denied_not_member"
+    DENIED_WITHDRAWN = "denied_withdrawn"
+
+
+class TicketReason(StrEnum):
+    """What the engine made of a request's ticket."""
+
+    OK = "ok"
+    ABSENT = "absent"
+    MALFORMED = "malformed"
+    UNKNOWN_KEY = "unknown_key"
+    BAD_SIGNATURE = "bad_signature"
+    EXPIRED = "expired"
+    NOT_YET = "not_yet"
+    OTHER_AUDIENCE = "other_audience"
+    OTHER_NAMESPACE = "other_namespace"
+    USED_UP = "used_up"
+    DIGEST_MISMATCH = "digest_mismatch"
+    WITHOUT_IDS = "without_ids"

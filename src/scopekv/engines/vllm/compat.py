@@ -1,0 +1,91 @@
+"""The one file that knows vLLM's versions: which are tested, and what their seams look like."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from scopekv.errors import ConfigError
+
+TESTED = ((0, 31), (0, 33))  # first and last minor version whose seams were run
+SAFE_HASHES = ("sha256", "sha256_cbor")
+SAFE_CONNECTORS = ("OffloadingConnector",)  # its keys are the engine's block hashes
+
+
+def vllm_version() -> str:
+    import vllm
+
+    return str(vllm.__version__)
+
+
+def check_version(version: str) -> None:
+    """Refuse to start on a version whose seams were not tested."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    minor = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not TESTED[0] <= minor <= TESTED[1]:
+        raise ConfigError(
+            f"ScopeKV is tested with vLLM {_dotted(TESTED[0])} to {_dotted(TESTED[1])}; this is "
+            f"{version}. Install a tested vLLM, or start without the plugin "
+            "(VLLM_PLUGINS without scopekv): the gateway then isolates whole prompts."
+        )
+
+
+def check_seams() -> None:
+    """Refuse to start where vLLM's functions no longer take what the plugin gives them."""
+    from vllm.v1.core import kv_cache_utils
+    from vllm.v1.engine.core import EngineCore
+
+    expected = {
+        kv_cache_utils.generate_block_hash_extra_keys: (
+            "request",
+            "start_token_idx",
+            "end_token_idx",
+            "start_mm_idx",
+        ),
+        EngineCore.collective_rpc: ("self", "method", "timeout", "args", "kwargs"),
+    }
+    for function, names in expected.items():
+        found = tuple(inspect.signature(function).parameters)
+        if found[: len(names)] != names:
+            raise ConfigError(
+                f"vLLM's {function.__name__} takes {', '.join(found)}, not {', '.join(names)}: "
+                f"this build of {vllm_version()} is not one ScopeKV was tested with."
+            )
+
+
+def check_config(vllm_config: Any) -> None:
+    """Refuse settings under which sharing cannot be kept to its scope. Raises `ConfigError`."""
+    algorithm = vllm_config.cache_config.prefix_caching_hash_algo
+    if algorithm not in SAFE_HASHES:
+        raise ConfigError(
+            f"--prefix-caching-hash-algo {algorithm} can be made to collide, and a collision is "
+            f"a leak. Use sha256_cbor."
+        )
+    for name in _connectors(vllm_config.kv_transfer_config):
+        if name not in SAFE_CONNECTORS:
+            raise ConfigError(
+                f"KV connector {name} does not key what it stores by vLLM's block hashes, so it "
+                f"would drop scopes. Remove it, or use one of: {', '.join(SAFE_CONNECTORS)}."
+            )
+
+
+def _connectors(transfer: Any) -> list[str]:
+    """Names of the configured connectors; the parts of a MultiConnector count each."""
+    if transfer is None or transfer.kv_connector is None:
+        return []
+    if transfer.kv_connector == "MultiConnector" and not transfer.kv_connector_module_path:
+        parts = transfer.kv_connector_extra_config.get("connectors", [])
+        return [
+            f"{part.get('kv_connector')} from {part['kv_connector_module_path']}"
+            if part.get("kv_connector_module_path")
+            else str(part.get("kv_connector"))
+            for part in parts
+        ]
+    if transfer.kv_connector_module_path:
+        return [f"{transfer.kv_connector} from {transfer.kv_connector_module_path}"]
+    return [str(transfer.kv_connector)]
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"

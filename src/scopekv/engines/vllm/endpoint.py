@@ -1,0 +1,103 @@
+"""The HTTP face of the plugin: `/v1/scopekv/...`, under the server's own `--api-key`.
+
+Loaded only where VLLM_PLUGINS names `scopekv` (vLLM asks for that of every endpoint plugin).
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace as Arguments
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, HTTPException, Request
+
+from scopekv.engines.vllm.plugin import installed_guard
+from scopekv.engines.vllm.template import template_of
+from scopekv.errors import ConfigError
+
+TOKENS_MAX = 1_000_000
+
+
+class ScopeKVEndpoint:
+    """Entry point of `vllm.endpoint_plugins`."""
+
+    name = "scopekv"
+    required_tasks = ("generate",)
+
+    def attach_router(self, app: FastAPI) -> None:
+        app.include_router(_router())
+
+    async def init_state(self, engine_client: Any, state: Any, args: Arguments) -> None:
+        """Refuse to start where vLLM would write tickets and prompts to its log."""
+        guard = installed_guard()
+        if guard is None:
+            return
+        if getattr(args, "enable_log_requests", False):
+            raise ConfigError(
+                "--enable-log-requests writes prompts and tickets to the log. Start without it."
+            )
+        if guard.settings.refuse:
+            guard_front_end(engine_client)
+        state.scopekv_client = engine_client
+
+
+def guard_front_end(engine_client: Any) -> None:
+    """Refuse requests that carry no ticket at all before they reach the engine (HTTP 400)."""
+    processor = engine_client.input_processor
+    original = processor.process_inputs
+
+    def process_inputs(request_id: str, prompt: Any, params: Any, *rest: Any, **named: Any) -> Any:
+        extra = getattr(params, "extra_args", None) or {}
+        if not (extra.get("kv_transfer_params") or {}).get("scopekv"):
+            raise ValueError("this engine serves requests with a ScopeKV ticket only")
+        return original(request_id, prompt, params, *rest, **named)
+
+    processor.process_inputs = process_inputs
+
+
+def _router() -> APIRouter:
+    router = APIRouter(prefix="/v1/scopekv")
+
+    @router.get("/status")
+    async def status(request: Request) -> Any:
+        return await _ask(request, "scopekv_status")
+
+    @router.get("/template")
+    async def template(request: Request) -> Any:
+        return template_of(request.app.state)
+
+    @router.post("/pin")
+    async def pin(request: Request) -> Any:
+        body = await _body(request, label=str, ticket=str, token_ids=list)
+        ids = body["token_ids"]
+        if len(ids) > TOKENS_MAX or any(type(i) is not int or i < 0 for i in ids):
+            raise HTTPException(400, f"token_ids takes up to {TOKENS_MAX} non-negative integers")
+        return await _ask(request, "scopekv_pin", (body["label"], body["ticket"], ids))
+
+    @router.post("/unpin")
+    async def unpin(request: Request) -> Any:
+        body = await _body(request, label=str)
+        return await _ask(request, "scopekv_unpin", (body["label"],))
+
+    return router
+
+
+async def _ask(request: Request, method: str, args: tuple[Any, ...] = ()) -> Any:
+    client = getattr(request.app.state, "scopekv_client", None)
+    if client is None:
+        raise HTTPException(503, "the ScopeKV plugin is not active in this server")
+    answers = await client.collective_rpc(method, args=args)
+    answer = answers[0] if answers else {"error": "the engine did not answer"}
+    if isinstance(answer, dict) and "error" in answer:
+        raise HTTPException(409, answer["error"])
+    return answer
+
+
+async def _body(request: Request, **types: type) -> dict[str, Any]:
+    try:
+        body = await request.json()
+    except ValueError as error:
+        raise HTTPException(400, "the body is not JSON") from error
+    for name, kind in types.items():
+        if not isinstance(body, dict) or not isinstance(body.get(name), kind):
+            raise HTTPException(400, f"the body needs {name!r} of type {kind.__name__}")
+    return dict(body)

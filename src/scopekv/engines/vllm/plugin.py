@@ -1,0 +1,186 @@
+"""The general plugin: loaded by vLLM in each of its processes, perhaps more than once.
+
+Write path: a request's ticket is judged when vLLM first hashes its blocks (`Request.__init__`,
+before scheduling), and each block gets its tag as one more extra key. Read path: none of our own;
+vLLM finds a block by the hash that now covers its scopes.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from scopekv.adapters.ed25519 import KeyFile
+from scopekv.core.blocks import Fingerprint, Namespace
+from scopekv.core.enforcement import Gate, Verdict, judge
+from scopekv.core.replay import UseLedger
+from scopekv.core.tickets import AudienceId, audience_id
+from scopekv.engines.vllm import compat
+from scopekv.engines.vllm.engine_calls import EngineSide
+from scopekv.engines.vllm.namespace import adapter_digest, namespace_of
+from scopekv.engines.vllm.settings import PluginSettings
+
+PARAMETER = "scopekv"  # in kv_transfer_params
+_VERDICT = "_scopekv_verdict"
+_MARK = "_scopekv_guard"
+_UNBOUND = Fingerprint(bytes(32))
+
+ExtraKeys = tuple[tuple[Any, ...] | None, int]
+log = logging.getLogger("vllm.scopekv")
+
+
+class Guard:
+    """Judges requests for one engine process. Until `bind`, no ticket verifies."""
+
+    def __init__(self, settings: PluginSettings) -> None:
+        self.settings = settings
+        self.audience: AudienceId = audience_id(settings.instance_group)
+        self.keys = KeyFile(settings.keys_path)
+        self.counts: Counter[str] = Counter()
+        self._ledger = UseLedger()
+        self._lock = threading.Lock()  # the input thread and the engine loop both hash
+        self.namespace: Namespace | None = None
+        self._gate = Gate(self.keys, self.audience, _UNBOUND)
+
+    def bind(self, namespace: Namespace) -> None:
+        """Set the namespace that tickets must name, once the engine knows it."""
+        self.namespace = namespace
+        self._gate = Gate(self.keys, self.audience, namespace.fingerprint())
+
+    def verdict(self, request: Any) -> Verdict:
+        """Return the request's verdict, judged at the first call and kept with the request."""
+        held: Verdict | None = getattr(request, _VERDICT, None)
+        if held is None:
+            held = self.judge(
+                _take_ticket(request),
+                request.prompt_token_ids,
+                adapter_digest(request.lora_request),
+            )
+            setattr(request, _VERDICT, held)
+        return held
+
+    def judge(self, ticket: object, token_ids: list[int] | None, adapter: bytes) -> Verdict:
+        """Judge a ticket now, use it up, and count the reason."""
+        with self._lock:
+            verdict = judge(
+                ticket,
+                token_ids,
+                gate=self._gate,
+                ledger=self._ledger,
+                now_ms=time.time_ns() // 1_000_000,
+                monotonic_ms=time.monotonic_ns() // 1_000_000,
+                nonce=secrets.token_bytes(16),
+                adapter=adapter,
+            )
+            self.counts[verdict.reason] += 1
+        return verdict
+
+
+def _take_ticket(request: Any) -> object:
+    """Take the ticket out of the request: vLLM prints a request's parameters when it crashes."""
+    parameters = request.kv_transfer_params
+    if not isinstance(parameters, dict):
+        return None
+    ticket = parameters.pop(PARAMETER, None)
+    if not parameters:
+        request.kv_transfer_params = None
+    return ticket
+
+
+def register() -> None:
+    """Entry point. Does nothing without SCOPEKV_TICKET_KEYS; raises rather than half install."""
+    settings = PluginSettings.read(os.environ)
+    if settings is None:
+        log.info("ScopeKV is installed and rests: SCOPEKV_TICKET_KEYS is not set.")
+        return
+    if installed_guard() is not None:
+        return
+    compat.check_version(compat.vllm_version())
+    compat.check_seams()
+    install(Guard(settings))
+
+
+def installed_guard() -> Guard | None:
+    """The guard of this process, if the plugin was installed here."""
+    from vllm.v1.core import kv_cache_utils
+
+    guard: Guard | None = getattr(kv_cache_utils.generate_block_hash_extra_keys, _MARK, None)
+    return guard
+
+
+def install(guard: Guard) -> None:
+    """Wrap vLLM's seams: block keys wherever they were imported, engine start, engine calls."""
+    from vllm.v1.core import block_pool, kv_cache_utils
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.engine.core import EngineCore
+    from vllm.v1.simple_kv_offload import manager as simple_offload
+
+    keyed = scoped_extra_keys(guard, kv_cache_utils.generate_block_hash_extra_keys)
+    for module in (kv_cache_utils, block_pool, simple_offload):
+        module.generate_block_hash_extra_keys = keyed
+    Scheduler.__init__ = _checked_start(guard, Scheduler.__init__)
+    EngineCore.collective_rpc = _own_calls(guard, EngineCore.collective_rpc)
+
+
+def scoped_extra_keys(
+    guard: Guard, original: Callable[[Any, int, int, int], ExtraKeys]
+) -> Callable[[Any, int, int, int], ExtraKeys]:
+    """Return vLLM's function with the scope tag added to what it returns.
+
+    The fail-safe salt leaves the key of a request whose ticket holds: the tag says more exactly
+    who may share. Of any other request it stays.
+    """
+
+    @functools.wraps(original)
+    def keyed(request: Any, start: int, end: int, start_mm_idx: int) -> ExtraKeys:
+        keys, next_mm_idx = original(request, start, end, start_mm_idx)
+        verdict = guard.verdict(request)
+        kept = keys or ()
+        if verdict.ticket is not None and start == 0:
+            kept = tuple(key for key in kept if key[0] != "cache_salt")
+        return (*kept, ("scopekv", verdict.tags.tag(start, end))), next_mm_idx
+
+    setattr(keyed, _MARK, guard)
+    return keyed
+
+
+def _checked_start(guard: Guard, original: Callable[..., None]) -> Callable[..., None]:
+    """Check and bind where the engine's configuration is final: when its scheduler is made.
+
+    The engine core itself is already half made when plugins load in its process.
+    """
+
+    @functools.wraps(original)
+    def start(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+        compat.check_config(vllm_config)
+        original(self, vllm_config, *args, **kwargs)
+        guard.bind(namespace_of(vllm_config, int(vllm_config.cache_config.block_size)))
+
+    return start
+
+
+def _own_calls(guard: Guard, original: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Answer `scopekv_*` calls in the engine's process, between two steps."""
+    sides: dict[int, EngineSide] = {}
+
+    @functools.wraps(original)
+    def collective_rpc(
+        self: Any,
+        method: Any,
+        timeout: float | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> list[Any]:
+        if isinstance(method, str) and method.startswith("scopekv_"):
+            side = sides.setdefault(id(self), EngineSide(self, guard))
+            return [side.call(method.removeprefix("scopekv_"), args)]
+        return original(self, method, timeout, args, kwargs)
+
+    return collective_rpc

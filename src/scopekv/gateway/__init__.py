@@ -1,0 +1,1 @@
+"""HTTP in and out: authenticate, render, decide, sign, forward."""

@@ -1,0 +1,139 @@
+"""Who is calling: from a request's credential to a `Caller`, as the registry says it now.
+
+Read path of the registry. What is kept here is kept under the registry's version counters and
+dropped when they move, so no decision outlives a change (L6, case I14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from scopekv.core.policy import RoleRules
+from scopekv.core.scopes import Narrowing, Principal, Scope
+from scopekv.errors import Unauthenticated
+from scopekv.gateway.documents import DocumentIndex
+from scopekv.gateway.http.messages import Request
+from scopekv.gateway.prompts import Caller
+from scopekv.ports import KeyRecord, RegistryReader, Versions
+
+T = TypeVar("T")
+KEPT_MAX = 100_000
+_NO_KEY = (
+    "no API key in this request: send it as 'Authorization: Bearer sk-scopekv-...' "
+    "(an administrator makes one with `scopekv admin key create`)"
+)
+_BAD_KEY = "this API key is not valid: unknown, expired or blocked"
+
+
+class Access:
+    """Authenticates callers against one registry. Refuses while the registry is out of reach.
+
+    `in_thread`: the registry is on a network, so its calls must not hold the event loop.
+    """
+
+    def __init__(self, registry: RegistryReader, *, in_thread: bool) -> None:
+        self._registry = registry
+        self._in_thread = in_thread
+        self._versions: Versions | None = None
+        self._keys: dict[bytes, KeyRecord] = {}
+        self._rules: dict[str, RoleRules] = {}
+        self._epochs: dict[Scope, int] = {}
+        self._index_lock = asyncio.Lock()
+        self.documents = DocumentIndex(())
+
+    async def principal(self, request: Request) -> Principal:
+        """Return the authenticated principal. Raises `Unauthenticated` or `Unavailable`."""
+        digest = hashlib.sha256(_credential(request)).digest()
+        await self.refresh()
+        record = self._keys.get(digest)
+        if record is None:
+            record = await self._ask(lambda: self._registry.key(digest))
+            if record is None:
+                raise Unauthenticated(_BAD_KEY)
+            _keep(self._keys, digest, record)
+        if record.blocked or (record.expires_at is not None and time.time() >= record.expires_at):
+            raise Unauthenticated(_BAD_KEY)
+        return record.principal
+
+    async def caller(
+        self, principal: Principal, request: Request, body: Mapping[str, Any]
+    ) -> Caller:
+        """Return what decisions take. A client's words only narrow, within its own principal."""
+        narrowing = Narrowing(
+            end_user=_header(request, b"x-scopekv-user") or _text(body.get("user")),
+            session=_header(request, b"x-scopekv-session"),
+        )
+        rules = self._rules.get(principal.org)
+        if rules is None:
+            rules = await self._ask(lambda: self._registry.rules(principal.org))
+            _keep(self._rules, principal.org, rules)
+        return Caller(principal, narrowing, rules, self.documents)
+
+    async def epoch(self, scope: Scope) -> int:
+        owner = scope.epoch_owner
+        epoch = self._epochs.get(owner)
+        if epoch is None:
+            epoch = await self._ask(lambda: self._registry.epoch(owner))
+            _keep(self._epochs, owner, epoch)
+        return epoch
+
+    async def audit(self, principal: Principal, action: str, resource: str, reason: str) -> None:
+        """Append what a principal tried and was refused."""
+        actor = f"{principal.org}/{principal.name}"
+        await self._ask(
+            lambda: self._registry.audit(
+                actor=actor, action=action, resource=resource, outcome="denied", reason=reason
+            )
+        )
+
+    async def refresh(self) -> None:
+        """Drop what the registry has changed since it was kept."""
+        versions = await self._ask(self._registry.versions)
+        before = self._versions
+        if versions == before:
+            return
+        async with self._index_lock:
+            if before is None or versions.documents != before.documents:
+                documents = await asyncio.to_thread(lambda: list(self._registry.documents()))
+                self.documents = DocumentIndex(documents)
+            if before is None or versions.principals != before.principals:
+                self._keys.clear()
+            if before is None or versions.rules != before.rules:
+                self._rules.clear()
+            if before is None or versions.epochs != before.epochs:
+                self._epochs.clear()
+            self._versions = versions
+
+    async def _ask(self, call: Callable[[], T]) -> T:
+        return await asyncio.to_thread(call) if self._in_thread else call()
+
+
+def _credential(request: Request) -> bytes:
+    given = request.header_all(b"authorization")
+    if not given:
+        raise Unauthenticated(_NO_KEY)
+    if len(given) > 1:
+        raise Unauthenticated("two Authorization headers: send one")
+    kind, _, key = given[0].partition(b" ")
+    if kind.lower() != b"bearer" or not key.strip():
+        raise Unauthenticated(_NO_KEY)
+    return key.strip()
+
+
+def _header(request: Request, name: bytes) -> str:
+    value = request.header(name)
+    return value.decode("utf-8", "surrogateescape") if value else ""
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(kept) >= KEPT_MAX:
+        kept.clear()
+    kept[key] = value

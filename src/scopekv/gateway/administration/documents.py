@@ -1,0 +1,107 @@
+"""Administration of published documents."""
+
+from __future__ import annotations
+
+from scopekv.core.administration import Action, Resource
+from scopekv.core.scopes import Audience, AudienceKind, Principal
+from scopekv.gateway.administration import views
+from scopekv.gateway.administration.gate import Act, Gate, name_of
+from scopekv.ports import DocumentRecord
+
+
+class DocumentAdministration:
+    """Documents. `ref` is an id, a name, or ORG/NAME."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def publish(
+        self, caller: Principal, *, name: str, audience: str, text: str, org: str | None
+    ) -> views.DocumentView:
+        """Publish a text, stored exactly, for an audience.
+
+        The owner is the caller's organisation. An operator's document belongs to `org`, else to
+        the audience's organisation, else (public) to the deployment.
+        """
+        name_of(name, "document")
+        wanted = Audience.parse(audience)
+        label = f"document:{name} audience:{wanted}"
+        with self._gate.act(caller, Action.DOCUMENT_PUBLISH, label) as act:
+            owner_uid = self._owner(act, wanted, org)
+            act.require(Resource(owner_uid, audiences=(wanted,)))
+            record = act.tx.documents.publish(owner_uid, name, wanted, text)
+            act.resource += f" new:{record.document.uid}"
+            return views.document(record)
+
+    def list(self, caller: Principal, *, after: str, limit: int, withdrawn: bool) -> views.Page:
+        """Those the caller may know of, by owner and name; with or without the withdrawn."""
+        with self._gate.look(caller, Action.ORG_SHOW, "document:*") as act:
+            act.require(Resource(act.caller.org_uid))
+            known = [
+                record
+                for record in act.tx.documents.list()
+                if (withdrawn or not record.document.withdrawn) and act.knows(record).allowed
+            ]
+            uids = [record.document.uid for record in known]
+            start = uids.index(after) + 1 if after in uids else 0
+            return views.page(
+                known[start : start + limit + 1],
+                limit,
+                views.document,
+                lambda record: record.document.uid,
+            )
+
+    def show(self, caller: Principal, ref: str) -> views.DocumentDetail:
+        """The document without its text, with its epoch and the digests of its revisions."""
+        with self._gate.look(caller, Action.DOCUMENT_SHOW, f"document:{ref}") as act:
+            record = act.document(ref)
+            act.require(Resource(record.org_uid, document=record.document))
+            return views.DocumentDetail(
+                document=views.document(record),
+                epoch=act.tx.epochs.get(record.document.scope),
+                revisions=[
+                    views.revision(item) for item in act.tx.documents.revisions(record.document.uid)
+                ],
+            )
+
+    def text(self, caller: Principal, ref: str) -> views.TextView:
+        """The current text: for its audience and the administrators. The log notes each reading."""
+        with self._gate.act(caller, Action.DOCUMENT_READ, f"document:{ref}") as act:
+            record = act.document(ref)
+            act.require(Resource(record.org_uid, document=record.document))
+            uid = record.document.uid
+            return views.TextView(id=uid, revision=record.revision, text=act.tx.documents.text(uid))
+
+    def revise(self, caller: Principal, ref: str, text: str) -> views.DocumentView:
+        """Replace the text; the old one's cache entries are never read again."""
+        with self._gate.act(caller, Action.DOCUMENT_REVISE, f"document:{ref}") as act:
+            record = self._changeable(act, ref)
+            return views.document(act.tx.documents.revise(record.document.uid, text))
+
+    def set_audience(self, caller: Principal, ref: str, audience: str) -> views.DocumentView:
+        """Change who may read it; the caller needs the right to both audiences."""
+        wanted = Audience.parse(audience)
+        label = f"document:{ref} audience:{wanted}"
+        with self._gate.act(caller, Action.DOCUMENT_AUDIENCE, label) as act:
+            record = self._changeable(act, ref, wanted)
+            return views.document(act.tx.documents.set_audience(record.document.uid, wanted))
+
+    def withdraw(self, caller: Principal, ref: str) -> views.DocumentView:
+        """Take it out for good: its text is dropped, its cache entries never read again."""
+        with self._gate.act(caller, Action.DOCUMENT_WITHDRAW, f"document:{ref}") as act:
+            record = self._changeable(act, ref)
+            return views.document(act.tx.documents.withdraw(record.document.uid))
+
+    @staticmethod
+    def _changeable(act: Act, ref: str, *audiences: Audience) -> DocumentRecord:
+        record = act.document(ref)
+        act.require(Resource(record.org_uid, audiences=(record.document.audience, *audiences)))
+        return record
+
+    @staticmethod
+    def _owner(act: Act, audience: Audience, org: str | None) -> str:
+        if org is not None:
+            return act.org(org).uid
+        if not act.operator:
+            return act.caller.org_uid
+        return "" if audience.kind is AudienceKind.PUBLIC else act.org(audience.path[0]).uid

@@ -1,0 +1,223 @@
+"""What administration answers with: plain structs. Times are whole Unix seconds.
+
+None but `NewKeyView` holds a secret, and that one keeps it out of its repr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from scopekv import ports
+
+Item = TypeVar("Item")
+LIMIT_MAX = 1000
+LIMIT_DEFAULT = 100
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list; ask for the next with `after` = `next`."""
+
+    kind: str = msgspec.field(name="object", default="list")
+    data: list[object]
+    has_more: bool
+    next: str | None
+
+
+class OrgView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    uid: str
+    blocked: bool
+    created_at: int
+
+
+class AccountView(msgspec.Struct, frozen=True, kw_only=True):
+    org: str
+    name: str
+    uid: str
+    kind: str
+    roles: list[str]
+    groups: list[str]
+    blocked: bool
+    created_at: int
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    uid: str
+    members: list[str]
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    owner: str
+    label: str
+    blocked: bool
+    created_at: int
+    expires_at: int | None
+
+
+class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A key just made: the only time its secret is shown."""
+
+    key: KeyView
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"NewKeyView(key={self.key!r}, secret=...)"
+
+
+class RevisionView(msgspec.Struct, frozen=True, kw_only=True):
+    revision: int
+    sha256: str
+    size_bytes: int
+    created_at: int
+
+
+class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
+    """`org` is the owner, "" for the deployment's own documents."""
+
+    id: str
+    org: str
+    name: str
+    audience: str
+    revision: int
+    sha256: str
+    size_bytes: int
+    withdrawn: bool
+    created_at: int
+    changed_at: int
+
+
+class DocumentDetail(msgspec.Struct, frozen=True, kw_only=True):
+    document: DocumentView
+    epoch: int
+    revisions: list[RevisionView]
+
+
+class TextView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    revision: int
+    text: str
+
+
+class RulesView(msgspec.Struct, frozen=True, kw_only=True):
+    org: str
+    tools: str
+    system: str
+    messages: str
+
+
+class EpochView(msgspec.Struct, frozen=True, kw_only=True):
+    scope: str
+    epoch: int
+
+
+class AuditView(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    at_ms: int
+    actor: str
+    action: str
+    resource: str
+    outcome: str
+    reason: str
+    digest: str
+
+
+class AuditCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the log is whole. `head` is `SEQ:DIGEST` of the last entry: note it elsewhere."""
+
+    intact: bool
+    head: str
+    detail: str
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    deleted: str
+
+
+def page(
+    items: Sequence[Item], limit: int, view: Callable[[Item], object], mark: Callable[[Item], str]
+) -> Page:
+    """The first `limit` of `items`, of which one more than `limit` was asked for."""
+    shown = items[:limit]
+    more = len(items) > limit
+    return Page(
+        data=[view(item) for item in shown],
+        has_more=more,
+        next=mark(shown[-1]) if more else None,
+    )
+
+
+def org(item: ports.Org) -> OrgView:
+    return OrgView(
+        name=item.name, uid=item.uid, blocked=item.blocked, created_at=int(item.created_at)
+    )
+
+
+def account(item: ports.Account) -> AccountView:
+    who = item.principal
+    return AccountView(
+        org=who.org,
+        name=who.name,
+        uid=who.uid,
+        kind="service_account" if who.service else "user",
+        roles=sorted(who.roles),
+        groups=sorted(who.groups),
+        blocked=item.blocked,
+        created_at=int(item.created_at),
+    )
+
+
+def group(item: ports.Group) -> GroupView:
+    return GroupView(name=item.name, uid=item.uid, members=list(item.members))
+
+
+def key(item: ports.ApiKey) -> KeyView:
+    return KeyView(
+        id=item.uid,
+        owner=item.owner,
+        label=item.label,
+        blocked=item.blocked,
+        created_at=int(item.created_at),
+        expires_at=None if item.expires_at is None else int(item.expires_at),
+    )
+
+
+def revision(item: ports.Revision) -> RevisionView:
+    return RevisionView(
+        revision=item.revision,
+        sha256=item.digest.hex(),
+        size_bytes=item.size_bytes,
+        created_at=int(item.created_at),
+    )
+
+
+def document(item: ports.DocumentRecord) -> DocumentView:
+    return DocumentView(
+        id=item.document.uid,
+        org=item.org,
+        name=item.name,
+        audience=str(item.document.audience),
+        revision=item.revision,
+        sha256=item.digest.hex(),
+        size_bytes=item.size_bytes,
+        withdrawn=item.document.withdrawn,
+        created_at=int(item.created_at),
+        changed_at=int(item.changed_at),
+    )
+
+
+def audit(item: ports.AuditEntry) -> AuditView:
+    return AuditView(
+        seq=item.seq,
+        at_ms=item.at_ms,
+        actor=item.actor,
+        action=item.action,
+        resource=item.resource,
+        outcome=item.outcome,
+        reason=item.reason,
+        digest=item.digest.hex(),
+    )

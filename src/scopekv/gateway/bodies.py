@@ -1,0 +1,97 @@
+"""Reading what a client sent, and writing what the engine gets.
+
+Everything a client could use to reach another's cache is taken out; all else passes untouched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scopekv.errors import Misuse
+from scopekv.gateway.tokens import Tokens
+
+STRIPPED = frozenset(
+    {
+        "cache_salt",
+        "kv_transfer_params",
+        "ec_transfer_params",
+        "kv_hints",
+        "vllm_xargs",
+        "session_id",
+        "request_id",
+        "priority",
+        "user",
+        "prompt_cache_key",
+        "safety_identifier",
+        "data_parallel_rank",
+    }
+)
+_decoder = msgspec.json.Decoder()
+N_MAX = 128
+
+
+def read_body(data: bytes) -> dict[str, Any]:
+    """Return the JSON object of a request. Raises `Misuse` with the place of the fault."""
+    try:
+        body = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        place = str(error) if isinstance(error, msgspec.DecodeError) else "not UTF-8 or too deep"
+        raise Misuse(f"the body is not valid JSON: {place}") from error
+    if not isinstance(body, dict):
+        raise Misuse("the body must be a JSON object")
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise Misuse("model is missing: name one of GET /v1/models")
+    stream = body.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise Misuse("stream must be true or false")
+    options = body.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise Misuse("stream_options must be an object")
+    return body
+
+
+def sequences(body: dict[str, Any]) -> int:
+    """How many sequences the engine will start for this request. Raises `Misuse` over the limit."""
+    count = 1
+    for name in ("n", "best_of"):
+        value = body.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= N_MAX:
+            raise Misuse(f"{name} must be a whole number from 1 to {N_MAX}")
+        count = max(count, value)
+    prompts = body.get("prompt")
+    if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):
+        if len(prompts) > N_MAX:
+            raise Misuse(f"a request takes at most {N_MAX} prompts, not {len(prompts)}")
+        count *= len(prompts)
+    return count * (N_MAX if body.get("use_beam_search") else 1)
+
+
+def stripped(body: dict[str, Any]) -> dict[str, Any]:
+    """The client's body without what only the server may set; a stream always counts usage."""
+    clean = {key: value for key, value in body.items() if key not in STRIPPED}
+    if clean.get("stream"):
+        clean["stream_options"] = {**(clean.get("stream_options") or {}), "include_usage": True}
+    return clean
+
+
+def engine_body(
+    clean: dict[str, Any], *, salt: str, ticket: str | None, tokens: Tokens | None
+) -> bytes:
+    """The body for an engine. With tokens, the text stays here: the engine reads the ids.
+
+    `messages` must be present all the same; of the last one the engine reads the role.
+    """
+    body: dict[str, Any] = {**clean, "cache_salt": salt}
+    parameters = b'{"scopekv":"%b"' % ticket.encode("ascii") if ticket is not None else b""
+    if tokens is not None and "messages" in clean:
+        body["messages"] = [{"role": clean["messages"][-1]["role"], "content": ""}]
+        parameters += b',"prompt_token_ids":[%b]' % tokens.json
+    elif tokens is not None:
+        body["prompt"] = msgspec.Raw(b"[%b]" % tokens.json)
+    if parameters:
+        body["kv_transfer_params"] = msgspec.Raw(parameters + b"}")
+    return msgspec.json.encode(body)

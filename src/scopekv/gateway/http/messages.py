@@ -1,0 +1,149 @@
+"""What crosses the seam between the HTTP data plane and the gateway's handlers.
+
+Header names are lower-case bytes, values are bytes without surrounding blanks, order is kept.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from scopekv.errors import Misuse
+
+Headers = list[tuple[bytes, bytes]]
+
+# RFC 9110 section 7.6.1: these describe one connection, not the message.
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+
+
+class Disconnect:
+    """Whether the client has left, and who wants to know. Mutable; one per request.
+
+    The server cancels the handler's task anyway; this is for work that lives outside that task.
+    """
+
+    __slots__ = ("_callbacks", "gone")
+
+    def __init__(self) -> None:
+        self.gone = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """Run `callback` once when the client leaves; at once if it already has."""
+        if self.gone:
+            callback()
+        else:
+            self._callbacks.append(callback)
+
+    def fire(self) -> None:
+        """Mark the client as gone and run every callback. Idempotent; the server calls it."""
+        if self.gone:
+            return
+        self.gone = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One whole request. `path` and `query` are as sent (not percent-decoded), `query` without `?`.
+
+    `keep_alive` and `minor_version` (0 or 1, of HTTP/1) concern the connection only.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    body: bytes
+    disconnect: Disconnect = field(default_factory=Disconnect, compare=False, repr=False)
+    keep_alive: bool = True
+    minor_version: int = 1
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value of the header `name` (lower case), or None."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+    def header_all(self, name: bytes) -> list[bytes]:
+        """Every value of `name` (lower case), in order: two Authorization headers show as two."""
+        return [value for key, value in self.headers if key == name]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer, for code that computes one before it has a connection to write to."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A refusal in OpenAI's error shape. The message goes to the client: no internals in it."""
+
+    status: int
+    message: str
+    type: str
+    code: str
+
+    def __post_init__(self) -> None:
+        if not 400 <= self.status <= 599:
+            raise Misuse(f"a failure's status is {self.status}; it must lie in 400..599")
+
+    def body(self) -> bytes:
+        """`{"error": {...}}` as one line of JSON, so that it also fits one SSE `data:` field."""
+        error = {"message": self.message, "type": self.type, "param": None, "code": self.code}
+        return json.dumps({"error": error}).encode()
+
+    def response(self) -> Response:
+        """The failure as a whole answer."""
+        return Response(self.status, [(b"content-type", b"application/json")], self.body())
+
+
+def set_no_delay(transport: asyncio.Transport) -> None:
+    """TCP_NODELAY: without it, Nagle and delayed ACKs stall small events by 40 ms (case R8)."""
+    connected = transport.get_extra_info("socket")
+    if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def internal_failure(error: Exception) -> Failure:
+    """The answer to an error that nobody mapped; says nothing about `error` on purpose."""
+    del error
+    message = (
+        "The gateway failed while answering this request. Retry; if it persists, ask the operator."
+    )
+    return Failure(500, message, "server_error", "internal_error")
+
+
+def end_to_end(headers: Headers) -> Headers:
+    """The headers a proxy may pass on: without hop-by-hop ones, those that `Connection` names,
+    and Content-Length (each side frames its own messages). RFC 9110 section 7.6.1.
+    """
+    named: set[bytes] = set()
+    for key, value in headers:
+        if key == b"connection":
+            named.update(item.strip().lower() for item in value.split(b","))
+    return [
+        (key, value)
+        for key, value in headers
+        if key not in HOP_BY_HOP and key != b"content-length" and key not in named
+    ]

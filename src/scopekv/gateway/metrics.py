@@ -1,0 +1,55 @@
+"""Counters of one gateway. Labels are closed sets: never a caller, prompt, key or name (L10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1, 5, 30)
+
+
+class Metrics:
+    """Each figure under its own name (L12)."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = self._counter(
+            "requests", "Answers by endpoint and status.", "endpoint", "status"
+        )
+        self._input = self._counter("input_tokens", "Prompt tokens of answered requests.")
+        self._cached = self._counter("cached_tokens", "Prompt tokens read from the cache.", "scope")
+        self._hits = self._counter(
+            "request_hits", "Answered requests with at least one cached token."
+        )
+        self._answered = self._counter(
+            "requests_counted", "Answered requests whose usage was read."
+        )
+        self._engine_errors = self._counter("engine_errors", "Failed calls to engines.", "kind")
+        self.own_seconds = Histogram(
+            "scopekv_gateway_own_seconds",
+            "Time from a request's last byte to its first byte to the engine.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"scopekv_{name}", text, labels, registry=self._registry)
+
+    def answered(self, endpoint: str, status: int) -> None:
+        self._requests.labels(endpoint, str(status)).inc()
+
+    def engine_error(self, kind: str) -> None:
+        self._engine_errors.labels(kind).inc()
+
+    def counted(self, input_tokens: int, cached_by_scope: Mapping[str, int]) -> None:
+        """Count one answer's prompt: token hit rate is cached_tokens over input_tokens."""
+        self._answered.inc()
+        self._input.inc(input_tokens)
+        for scope, tokens in cached_by_scope.items():
+            self._cached.labels(scope).inc(tokens)
+        if any(cached_by_scope.values()):
+            self._hits.inc()
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)

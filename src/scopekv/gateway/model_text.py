@@ -1,0 +1,94 @@
+"""Making an engine's template and tokenizer ours, and proving that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from scopekv.core.policy import RoleRules
+from scopekv.core.scopes import Narrowing, Principal
+from scopekv.errors import Misuse, ScopeKVError
+from scopekv.gateway.documents import DocumentIndex
+from scopekv.gateway.prompts import Caller, ModelText, chat_prompt
+from scopekv.gateway.template import ChatTemplate, NotRenderable
+from scopekv.gateway.tokens import PromptTokenizer, load_tokenizer
+
+Ask = Callable[..., Awaitable[Any]]
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "description": "Finds a word's meaning.",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+    },
+}
+_PROBES: tuple[dict[str, Any], ...] = (
+    {"messages": [{"role": "user", "content": "Hi there, 12 o'clock!"}]},
+    {
+        "messages": [
+            {"role": "system", "content": "Be brief.\n\n  Use two  spaces. "},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "é"}, {"type": "text", "text": "?"}],
+            },
+            {"role": "assistant", "content": "Yes"},
+            {"role": "user", "content": "And now?"},
+        ]
+    },
+    {"messages": [{"role": "user", "content": "Look up 'cat'."}], "tools": [_TOOL]},
+)
+
+
+async def model_text(answer: dict[str, Any], ask: Ask) -> tuple[ModelText | None, str]:
+    """Return how to render and tokenise for this engine, and a note for the operator.
+
+    None where the engine must do it. Each probe is rendered here and by the engine (`/tokenize`);
+    a template that gives other tokens is not used.
+    """
+    if not answer["renderable"]:
+        return None, "the engine renders prompts itself: whole prompts stay with their caller"
+    try:
+        text = _model_text(answer)
+    except Misuse as error:
+        return None, str(error)
+    plain = [await _agrees(probe, text, ask, answer["models"][0]) for probe in _PROBES]
+    if not all(plain[:2]):
+        return ModelText(text.tokenizer, None, None, {}, False), (
+            "the chat template gives other tokens here than in the engine: "
+            "chats stay with their caller"
+        )
+    if not plain[2]:
+        return ModelText(text.tokenizer, text.template, None, {}, False), (
+            "chats with tools stay with their caller: their tokens differ from the engine's"
+        )
+    return text, "tokens equal the engine's"
+
+
+def _model_text(answer: dict[str, Any]) -> ModelText:
+    def template(source: str | None) -> ChatTemplate | None:
+        if source is None or answer["content_format"] != "string":
+            return None
+        try:
+            return ChatTemplate(source, answer["special_tokens"], answer["template_kwargs"])
+        except NotRenderable:
+            return None
+
+    return ModelText(
+        PromptTokenizer(load_tokenizer(answer["tokenizer"])),
+        template(answer["chat_template"]),
+        template(answer["tool_template"]),
+        answer["tool_shape"],
+        answer["drops_unused_tools"],
+    )
+
+
+async def _agrees(probe: dict[str, Any], text: ModelText, ask: Ask, model: str) -> bool:
+    nobody = Caller(
+        Principal("probe", "probe", "probe", "probe"), Narrowing(), RoleRules(), DocumentIndex(())
+    )
+    ours = chat_prompt(probe, nobody, text)
+    try:
+        theirs = await ask("POST", "/tokenize", {"model": model, **probe})
+    except ScopeKVError:
+        return False
+    return ours.tokens is not None and ours.tokens.ids() == theirs["tokens"]

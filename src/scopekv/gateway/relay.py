@@ -1,0 +1,205 @@
+"""One completion request, from the client's bytes to the engine's answer (design: steps 1 to 8)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from scopekv.core.scopes import Principal
+from scopekv.errors import Misuse, TooLarge, Unavailable
+from scopekv.gateway.access import Access
+from scopekv.gateway.bodies import engine_body, read_body, sequences, stripped
+from scopekv.gateway.http.answer import UpstreamResponse
+from scopekv.gateway.http.client import NotSent
+from scopekv.gateway.http.messages import Headers, Request, end_to_end
+from scopekv.gateway.http.reply import Reply
+from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.permits import Issuer
+from scopekv.gateway.prompts import Caller, ModelText, Prompt, chat_prompt, completion_prompt
+from scopekv.gateway.prompts import private_prompt
+from scopekv.gateway.usage import Shares, StreamTap, hit_tokens, read_usage, with_detail
+
+HEAD_SECONDS_MAX = 600.0
+ERROR_BYTES_MAX = 1 << 16
+ANSWER_BYTES_MAX = 64 << 20
+_JSON: Headers = [(b"content-type", b"application/json")]
+_CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name another tenant
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Job:
+    """A request as read: who, what, and how to tell of it."""
+
+    path: str
+    caller: Caller
+    body: dict[str, Any]
+    uses: int
+    detail: bool
+    began: float
+
+
+class Relay:
+    """Forwards completions. One upstream call per request; another only if none was received."""
+
+    def __init__(self, access: Access, issuer: Issuer, fleet: Fleet, metrics: Metrics) -> None:
+        self._access, self._issuer = access, issuer
+        self._fleet, self._metrics = fleet, metrics
+
+    async def serve(self, request: Request, reply: Reply) -> None:
+        """Answer `POST /v1/chat/completions` or `/v1/completions`."""
+        began = time.perf_counter()
+        principal = await self._access.principal(request)
+        body = read_body(request.body)
+        await self._note_claims(principal, request)
+        caller = await self._access.caller(principal, request, body)
+        detail = request.header(b"x-scopekv-detail") == b"1"
+        job = _Job(request.path, caller, body, sequences(body), detail, began)
+        tried: list[Instance] = []
+        while True:
+            instance = self._fleet.choose(body["model"], tried)
+            try:
+                await self._forward(job, instance, reply)
+            except NotSent as error:
+                self._metrics.engine_error("not_sent")
+                self._fleet.lost(instance, str(error))
+                tried.append(instance)
+                continue
+            except Unavailable:
+                self._metrics.engine_error("broke_off")
+                raise
+            return
+
+    async def _forward(self, job: _Job, instance: Instance, reply: Reply) -> None:
+        prompt = self._prompt(job, instance)
+        data, secrets = await self._engine_body(job, instance, prompt)
+        instance.in_flight += 1
+        try:
+            self._metrics.own_seconds.observe(time.perf_counter() - job.began)
+            answer = await instance.pool.request(
+                "POST", job.path, instance.headers(), data, timeout_seconds=HEAD_SECONDS_MAX
+            )
+            async with answer:
+                if answer.status != 200:
+                    await self._pass_error(answer, secrets, reply)
+                elif job.body.get("stream"):
+                    await self._pass_stream(answer, job, prompt, reply)
+                else:
+                    await self._pass_whole(answer, job, prompt, reply)
+        finally:
+            instance.in_flight -= 1
+
+    def _prompt(self, job: _Job, instance: Instance) -> Prompt:
+        """Render and tokenise for this instance. Raises `Misuse` or `TooLarge`."""
+        text = instance.text if instance.isolation is Isolation.SCOPED else None
+        make: Callable[[dict[str, Any], Caller, ModelText], Prompt]
+        if job.path == "/v1/chat/completions":
+            make = chat_prompt
+        else:
+            make = _completion
+        if not isinstance(
+            job.body.get("messages" if make is chat_prompt else "prompt"), (list, str)
+        ):
+            raise Misuse("a chat needs messages; a completion needs a prompt")
+        prompt = make(job.body, job.caller, text) if text else private_prompt(job.caller)
+        if prompt.tokens is not None and len(prompt.tokens) >= instance.max_model_len:
+            raise TooLarge(
+                f"the prompt has {len(prompt.tokens)} tokens; the model's context is "
+                f"{instance.max_model_len}, answer included. Shorten the messages."
+            )
+        return prompt
+
+    async def _engine_body(
+        self, job: _Job, instance: Instance, prompt: Prompt
+    ) -> tuple[bytes, tuple[bytes, ...]]:
+        """The body to send, and the secrets in it that no answer may repeat."""
+        salt = self._issuer.salt(prompt.segments)
+        ticket = None
+        if instance.isolation is Isolation.SCOPED and instance.fingerprint is not None:
+            ticket = self._issuer.ticket(
+                job.caller.principal,
+                prompt.segments,
+                [await self._access.epoch(segment.scope) for segment in prompt.segments],
+                prompt.tokens,
+                namespace=instance.fingerprint,
+                uses=job.uses,
+            )
+        data = engine_body(stripped(job.body), salt=salt, ticket=ticket, tokens=prompt.tokens)
+        secrets = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
+        return data, secrets
+
+    async def _pass_whole(
+        self, answer: UpstreamResponse, job: _Job, prompt: Prompt, reply: Reply
+    ) -> None:
+        content = await answer.read(ANSWER_BYTES_MAX)
+        usage = read_usage(content)
+        if usage is not None:
+            self._metrics.counted(usage.prompt_tokens, hit_tokens(usage, prompt.segments))
+            if job.detail:
+                content = with_detail(content, usage, Shares(prompt.segments))
+        self._metrics.answered(job.path, 200)
+        reply.send(200, _passed(answer.headers), content)
+
+    async def _pass_stream(
+        self, answer: UpstreamResponse, job: _Job, prompt: Prompt, reply: Reply
+    ) -> None:
+        options = job.body.get("stream_options") or {}
+        shares = Shares(prompt.segments) if job.detail else None
+        tap = StreamTap(asked=options.get("include_usage") is True, shares=shares)
+        await reply.start(200, _passed(answer.headers))
+        async for chunk in answer.stream():
+            passed = tap.feed(chunk)
+            if passed:
+                await reply.write(passed)
+        if tap.rest():
+            await reply.write(tap.rest())
+        await reply.finish()
+        self._metrics.answered(job.path, 200)
+        if tap.usage is not None:
+            self._metrics.counted(tap.usage.prompt_tokens, hit_tokens(tap.usage, prompt.segments))
+
+    async def _pass_error(
+        self, answer: UpstreamResponse, secrets: tuple[bytes, ...], reply: Reply
+    ) -> None:
+        """Pass the engine's own words on, unless they repeat what a client must not see."""
+        content = await answer.read(ERROR_BYTES_MAX)
+        if answer.status in (401, 403):
+            raise Unavailable("the engine refused this gateway's own key")
+        if any(secret in content for secret in secrets) or not _is_error(content):
+            raise Misuse("the engine did not accept this request; check its fields and their types")
+        self._metrics.answered("engine_error", answer.status)
+        reply.send(answer.status, _JSON, content)
+
+    async def _note_claims(self, principal: Principal, request: Request) -> None:
+        """A request that names another tenant than its credential: the credential wins (I8)."""
+        for name in _CLAIMS:
+            claimed = request.header(name)
+            if claimed is not None and claimed.decode("latin-1") != principal.org:
+                await self._access.audit(
+                    principal, "claim_organisation", f"header:{name.decode()}", "credential_wins"
+                )
+
+
+def _completion(body: dict[str, Any], caller: Caller, model: ModelText) -> Prompt:
+    """Text is segmented; lists (token ids, several prompts) stay with their caller."""
+    prompt = body["prompt"]
+    if isinstance(prompt, str) and not body.get("echo") and not body.get("prompt_embeds"):
+        if body.get("add_special_tokens", True) is True:
+            return completion_prompt(prompt, caller, model)
+    return private_prompt(caller)
+
+
+def _passed(headers: Headers) -> Headers:
+    return [(k, v) for k, v in end_to_end(headers) if k not in (b"server", b"date")]
+
+
+def _is_error(content: bytes) -> bool:
+    try:
+        decoded = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(decoded, dict) and "error" in decoded

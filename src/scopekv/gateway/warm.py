@@ -1,0 +1,179 @@
+"""Public documents are computed and pinned in every instance before anybody asks.
+
+So a hit on them says nothing about anyone (L10). A document is warmed in each place where a
+request's first tokens can be its own: the system message, the first user message, a completion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from scopekv.core.policy import RoleRules
+from scopekv.core.scopes import AudienceKind, Narrowing, Principal
+from scopekv.errors import ScopeKVError, Unavailable
+from scopekv.gateway.access import Access
+from scopekv.gateway.bodies import engine_body
+from scopekv.gateway.documents import DocumentIndex
+from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.gateway.permits import Issuer
+from scopekv.gateway.prompts import Caller, Prompt, chat_prompt, completion_prompt
+from scopekv.ports import PublishedDocument
+
+LOOK_SECONDS = 1.0
+WARM_SECONDS_MAX = 600.0
+_NOBODY = Principal("scopekv", "warmer", "scopekv", "warmer")
+log = logging.getLogger("scopekv.warm")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    label: str  # opaque: names of documents stay out of engines
+    prompt: Prompt
+    epochs: tuple[int, ...]
+
+
+class Warmer:
+    """Keeps every scoped instance's pinned documents equal to the registry's public ones."""
+
+    def __init__(self, access: Access, issuer: Issuer, fleet: Fleet) -> None:
+        self._access, self._issuer, self._fleet = access, issuer, fleet
+        self._held: dict[str, set[str]] = {}  # instance epoch -> labels
+        self._task: asyncio.Task[None] | None = None
+        self._failed: dict[tuple[str, str], int] = {}
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def progress(self, instance: Instance) -> dict[str, int]:
+        """How many places are pinned on an instance now."""
+        return {"pinned": len(self._held.get(instance.epoch, ()))}
+
+    async def settle(self) -> None:
+        """Bring every instance up to date once. Never raises for an engine's trouble."""
+        await self._access.refresh()
+        live = [i for i in self._fleet.instances if i.isolation is Isolation.SCOPED and i.text]
+        self._held = {i.epoch: self._held.get(i.epoch, set()) for i in live}
+        await asyncio.gather(*(self._settle(instance) for instance in live))
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.settle()
+            except ScopeKVError as error:
+                log.warning("cannot look at public documents: %s", type(error).__name__)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _settle(self, instance: Instance) -> None:
+        held = self._held[instance.epoch]
+        wanted = {place.label: place async for place in self._places(instance)}
+        for label in held - wanted.keys():
+            if await self._told(instance, "/v1/scopekv/unpin", {"label": label}):
+                held.discard(label)
+        for label in [label for label in wanted if label not in held]:
+            if self._failed.get((instance.epoch, label), 0) < 3:
+                if await self._warm(instance, wanted[label]):
+                    held.add(label)
+
+    async def _places(self, instance: Instance) -> Any:
+        for document in self._access.documents.documents:
+            if document.document.audience.kind is not AudienceKind.PUBLIC:
+                continue
+            for index, prompt in enumerate(_prompts(document, instance)):
+                closed = [s for s in prompt.segments if s.end is not None]
+                if not closed or (closed[-1].end or 0) < instance.block_size:
+                    continue
+                epochs = tuple([await self._access.epoch(s.scope) for s in prompt.segments])
+                yield _Place(_label(document, index, epochs), prompt, epochs)
+
+    async def _warm(self, instance: Instance, place: _Place) -> bool:
+        """Compute the document's blocks by a request of one token, then pin them."""
+        tokens = place.prompt.tokens
+        if tokens is None or len(tokens) >= instance.max_model_len:
+            self._failed[instance.epoch, place.label] = 3
+            log.warning("a public document is longer than the model's context: not pinned")
+            return False
+        model = {"model": instance.models[0], "prompt": "", "max_tokens": 1}
+        body = engine_body(
+            model,
+            salt=self._issuer.salt(place.prompt.segments),
+            ticket=self._ticket(instance, place),
+            tokens=tokens,
+        )
+        try:
+            answer = await instance.pool.request(
+                "POST",
+                "/v1/completions",
+                instance.headers(),
+                body,
+                timeout_seconds=WARM_SECONDS_MAX,
+            )
+            async with answer:
+                await answer.read(1 << 20)
+        except Unavailable:
+            return False
+        pin = {
+            "label": place.label,
+            "ticket": self._ticket(instance, place),
+            "token_ids": msgspec.Raw(b"[%b]" % tokens.json),
+        }
+        return await self._told(instance, "/v1/scopekv/pin", pin, place.label)
+
+    async def _told(self, instance: Instance, path: str, body: object, label: str = "") -> bool:
+        try:
+            answer = await instance.ask("POST", path, body)
+        except ScopeKVError as error:
+            self._failed[instance.epoch, label] = self._failed.get((instance.epoch, label), 0) + 1
+            log.warning("instance %s: %s", instance.address.name, error)
+            return False
+        if answer.get("missing"):
+            log.warning(
+                "instance %s: %d blocks of a public document are not pinned (full, or over "
+                "SCOPEKV_PINNED_SHARE_MAX)",
+                instance.address.name,
+                answer["missing"],
+            )
+        return True
+
+    def _ticket(self, instance: Instance, place: _Place) -> str:
+        if instance.fingerprint is None:
+            raise Unavailable("the instance has no namespace yet")
+        return self._issuer.ticket(
+            _NOBODY,
+            place.prompt.segments,
+            place.epochs,
+            place.prompt.tokens,
+            namespace=instance.fingerprint,
+            uses=1,
+        )
+
+
+def _prompts(document: PublishedDocument, instance: Instance) -> Iterator[Prompt]:
+    """The document where requests have it, followed by a text that no request shares."""
+    if instance.text is None:
+        return
+    caller = Caller(_NOBODY, Narrowing(), RoleRules(), DocumentIndex([document]))
+    question = {"role": "user", "content": "."}
+    chats: tuple[list[dict[str, str]], ...] = (
+        [{"role": "system", "content": document.text}, question],
+        [{"role": "user", "content": document.text}],
+    )
+    for messages in chats:
+        yield chat_prompt({"messages": messages}, caller, instance.text)
+    yield completion_prompt(document.text, caller, instance.text)
+
+
+def _label(document: PublishedDocument, place: int, epochs: tuple[int, ...]) -> str:
+    name = f"{document.document.uid}/{document.revision}/{place}/{epochs[0]}"
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
