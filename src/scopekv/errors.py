@@ -21,12 +21,20 @@ class NotFound(Misuse):
     """The named thing does not exist, or the caller may not know that it does."""
 
 
+class UnknownModel(NotFound):
+    """No instance serves the named model."""
+
+
 class Conflict(Misuse):
     """The named thing exists already, or is in a state that forbids the act."""
 
 
 class TooLarge(Misuse):
     """An input is over a stated limit."""
+
+
+class PromptTooLong(TooLarge):
+    """A prompt leaves no room for an answer in the model's context."""
 
 
 class Refused(ScopeKVError):

@@ -287,17 +287,13 @@ class RegistryTransaction(Protocol):
 class Registry(RegistryReader, Protocol):
     """The whole registry. One write transaction runs at a time, over all processes.
 
+    `read` is a snapshot; changing anything in it raises `Misuse`. `write` commits on leaving, rolls
+    back on an error, and does not nest; `Versions` rise in the same commit.
     `bump_epoch` raises the epoch of `scope.epoch_owner`, in a transaction of its own.
     """
 
-    def read(self) -> AbstractContextManager[RegistryTransaction]:
-        """A snapshot. Changing anything in it raises `Misuse`."""
-        ...
-
-    def write(self) -> AbstractContextManager[RegistryTransaction]:
-        """Commits on leaving, rolls back on an error; does not nest. `Versions` rise with it."""
-        ...
-
+    def read(self) -> AbstractContextManager[RegistryTransaction]: ...
+    def write(self) -> AbstractContextManager[RegistryTransaction]: ...
     def bump_epoch(self, scope: Scope) -> int: ...
 
     def close(self) -> None: ...

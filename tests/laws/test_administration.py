@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 
 from hypothesis import given
@@ -13,6 +14,7 @@ from scopekv.core.administration import (
     KEY_PREFIX,
     ON_ACCOUNTS,
     PUBLISHES,
+    RESERVED_ROLES,
     Action,
     AdminReason,
     Resource,
@@ -33,8 +35,8 @@ reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
 # Names and uids that join alike: org "a" + name "bc" and org "ab" + name "c" (I7).
-ORGS = ("a", "ab", "A", "a-b")
-NAMES = ("bc", "c", "b-c", "a")
+ORGS = ("a", "ab")
+NAMES = ("bc", "c", "A")
 uids = st.builds(lambda org: f"org_{org}", st.sampled_from(ORGS))
 
 
@@ -78,6 +80,35 @@ READS = {Action.DOCUMENT_SHOW, Action.DOCUMENT_READ}
 @given(principals(), actions, resources)
 def test_the_rule_equals_its_reference(who: Principal, action: Action, what: Resource) -> None:
     assert may(who, action, what).allowed == reference.allowed(who, action, what)
+
+
+def test_the_rule_equals_its_reference_case_by_case() -> None:
+    """Every kind of caller, act and resource once: no line of the rule can be left out."""
+    me = Principal("a", "me", "org_a", "usr_me")
+    colleague, stranger = replace(me, uid="usr_2"), replace(me, org_uid="org_b", uid="usr_3")
+    privileged = [replace(colleague, roles=frozenset({role})) for role in sorted(RESERVED_ROLES)]
+    accounts = (None, me, replace(me, org_uid="org_b"), colleague, stranger, *privileged)
+    lists = ([], ["public"], ["org:a"], ["group:a/g"], ["user:b/me"], ["org:a", "public"])
+    reaches = [tuple(Audience.parse(text) for text in texts) for texts in lists]
+    papers = [None, *(Document("doc_1", reach[0]) for reach in reaches if reach)]
+    whos = [
+        replace(me, roles=frozenset(held))
+        for count in range(len(Role) + 1)
+        for held in combinations([role.value for role in Role], count)
+    ]
+    for who, action, org_uid in product(whos, Action, ("", "org_a", "org_b")):
+        if action.value.startswith("document."):
+            whats = [
+                Resource(org_uid, audiences=reach, document=paper)
+                for reach, paper in product(reaches, papers)
+            ]
+        else:
+            whats = [
+                Resource(org_uid, account=account, role=role)
+                for account, role in product(accounts, (None, *Role))
+            ]
+        for what in whats:
+            assert may(who, action, what).allowed == reference.allowed(who, action, what), what
 
 
 @given(principals(), actions, resources)

@@ -6,6 +6,8 @@ import click
 
 from scopekv import __version__
 from scopekv.cli.admin import admin
+from scopekv.cli.gateway import gateway
+from scopekv.cli.up import up
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -14,4 +16,5 @@ def main() -> None:
     """Permission-scoped KV cache sharing for vLLM."""
 
 
-main.add_command(admin)
+for _verb in (up, gateway, admin):
+    main.add_command(_verb)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 
 from scopekv.core.blocks import FORMAT_VERSION, Fingerprint
 from scopekv.core.tickets import AudienceId, KeyId
-from scopekv.errors import NotFound, ScopeKVError, Unavailable
+from scopekv.errors import NotFound, ScopeKVError, Unavailable, UnknownModel
 from scopekv.gateway.http.client import ClientPool
 from scopekv.gateway.http.messages import Headers
 from scopekv.gateway.model_text import model_text
@@ -87,7 +87,7 @@ class Instance:
 
 
 class Fleet:
-    """All instances of one group. `on_start` is told of an instance that (re)started."""
+    """All instances of one group."""
 
     def __init__(
         self,
@@ -95,10 +95,9 @@ class Fleet:
         *,
         audience: AudienceId,
         key_id: KeyId,
-        on_start: Callable[[Instance], None],
     ) -> None:
         self.instances = [Instance(a, ClientPool(a.url)) for a in addresses]
-        self._audience, self._key_id, self._on_start = audience, key_id, on_start
+        self._audience, self._key_id = audience, key_id
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -129,7 +128,7 @@ class Fleet:
         if serving or not any(instance.up for instance in self.instances):
             raise Unavailable("no engine is ready")
         known = ", ".join(self.models())
-        raise NotFound(f"the model {model[:120]!r} does not exist here; there is: {known}")
+        raise UnknownModel(f"the model {model[:120]!r} does not exist here; there is: {known}")
 
     async def look(self, instance: Instance) -> None:
         """Ask an instance what it is now. Never raises for what it answers."""
@@ -163,8 +162,6 @@ class Fleet:
             instance.fingerprint = Fingerprint(bytes.fromhex(status["fingerprint"]))
             instance.epoch = str(status["instance"])
             self._see(instance, Isolation.SCOPED, note)
-            self._on_start(instance)
-        self._see(instance, Isolation.SCOPED, instance.reason)
 
     def _problem(self, status: dict[str, Any]) -> str:
         """Why tickets must not be sent to this engine, or nothing."""

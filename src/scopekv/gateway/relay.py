@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from scopekv.core.scopes import Principal
-from scopekv.errors import Misuse, TooLarge, Unavailable
+from scopekv.errors import Misuse, PromptTooLong, Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, read_body, sequences, stripped
 from scopekv.gateway.http.answer import UpstreamResponse
@@ -20,10 +19,18 @@ from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Fleet, Instance, Isolation
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.permits import Issuer
-from scopekv.gateway.prompts import Caller, ModelText, Prompt, chat_prompt, completion_prompt
-from scopekv.gateway.prompts import private_prompt
+from scopekv.gateway.prompts import (
+    Caller,
+    ModelText,
+    Prompt,
+    chat_prompt,
+    completion_prompt,
+    private_prompt,
+)
 from scopekv.gateway.usage import Shares, StreamTap, hit_tokens, read_usage, with_detail
 
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
 HEAD_SECONDS_MAX = 600.0
 ERROR_BYTES_MAX = 1 << 16
 ANSWER_BYTES_MAX = 64 << 20
@@ -96,18 +103,16 @@ class Relay:
     def _prompt(self, job: _Job, instance: Instance) -> Prompt:
         """Render and tokenise for this instance. Raises `Misuse` or `TooLarge`."""
         text = instance.text if instance.isolation is Isolation.SCOPED else None
-        make: Callable[[dict[str, Any], Caller, ModelText], Prompt]
-        if job.path == "/v1/chat/completions":
-            make = chat_prompt
-        else:
-            make = _completion
+        chat = job.path == CHAT
         if not isinstance(
-            job.body.get("messages" if make is chat_prompt else "prompt"), (list, str)
+            job.body.get("messages" if chat else "prompt"), list if chat else (list, str)
         ):
             raise Misuse("a chat needs messages; a completion needs a prompt")
-        prompt = make(job.body, job.caller, text) if text else private_prompt(job.caller)
+        if text is None:
+            return private_prompt(job.caller)
+        prompt = (chat_prompt if chat else _completion)(job.body, job.caller, text)
         if prompt.tokens is not None and len(prompt.tokens) >= instance.max_model_len:
-            raise TooLarge(
+            raise PromptTooLong(
                 f"the prompt has {len(prompt.tokens)} tokens; the model's context is "
                 f"{instance.max_model_len}, answer included. Shorten the messages."
             )
@@ -187,9 +192,9 @@ class Relay:
 def _completion(body: dict[str, Any], caller: Caller, model: ModelText) -> Prompt:
     """Text is segmented; lists (token ids, several prompts) stay with their caller."""
     prompt = body["prompt"]
-    if isinstance(prompt, str) and not body.get("echo") and not body.get("prompt_embeds"):
-        if body.get("add_special_tokens", True) is True:
-            return completion_prompt(prompt, caller, model)
+    plain = not body.get("echo") and not body.get("prompt_embeds")
+    if isinstance(prompt, str) and plain and body.get("add_special_tokens", True) is True:
+        return completion_prompt(prompt, caller, model)
     return private_prompt(caller)
 
 

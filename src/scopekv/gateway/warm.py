@@ -28,6 +28,7 @@ from scopekv.ports import PublishedDocument
 
 LOOK_SECONDS = 1.0
 WARM_SECONDS_MAX = 600.0
+TRIES_MAX = 3
 _NOBODY = Principal("scopekv", "warmer", "scopekv", "warmer")
 log = logging.getLogger("scopekv.warm")
 
@@ -47,6 +48,11 @@ class Warmer:
         self._held: dict[str, set[str]] = {}  # instance epoch -> labels
         self._task: asyncio.Task[None] | None = None
         self._failed: dict[tuple[str, str], int] = {}
+        self._settled = asyncio.Event()
+
+    async def settled(self) -> None:
+        """Return when every instance that is up was brought up to date once."""
+        await self._settled.wait()
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -71,6 +77,7 @@ class Warmer:
         while True:
             try:
                 await self.settle()
+                self._settled.set()
             except ScopeKVError as error:
                 log.warning("cannot look at public documents: %s", type(error).__name__)
             await asyncio.sleep(LOOK_SECONDS)
@@ -81,10 +88,10 @@ class Warmer:
         for label in held - wanted.keys():
             if await self._told(instance, "/v1/scopekv/unpin", {"label": label}):
                 held.discard(label)
-        for label in [label for label in wanted if label not in held]:
-            if self._failed.get((instance.epoch, label), 0) < 3:
-                if await self._warm(instance, wanted[label]):
-                    held.add(label)
+        for label in wanted.keys() - held:
+            tries = self._failed.get((instance.epoch, label), 0)
+            if tries < TRIES_MAX and await self._warm(instance, wanted[label]):
+                held.add(label)
 
     async def _places(self, instance: Instance) -> Any:
         for document in self._access.documents.documents:
@@ -101,7 +108,7 @@ class Warmer:
         """Compute the document's blocks by a request of one token, then pin them."""
         tokens = place.prompt.tokens
         if tokens is None or len(tokens) >= instance.max_model_len:
-            self._failed[instance.epoch, place.label] = 3
+            self._failed[instance.epoch, place.label] = TRIES_MAX
             log.warning("a public document is longer than the model's context: not pinned")
             return False
         model = {"model": instance.models[0], "prompt": "", "max_tokens": 1}

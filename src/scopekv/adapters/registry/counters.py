@@ -1,7 +1,7 @@
 """The counters a gateway compares before every request: one row, over one kept connection.
 
 SQLAlchemy costs more than the read itself, so the driver's own connection is used. Measured here:
-SQLite about 10 microseconds, PostgreSQL over a socket about 100.
+SQLite 12 to 16 microseconds, PostgreSQL over a socket 52; one read through SQLAlchemy 225.
 """
 
 from __future__ import annotations

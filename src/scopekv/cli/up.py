@@ -1,0 +1,134 @@
+"""`scopekv up`: everything on one machine - engines, gateway, registry."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from scopekv.cli import demo
+from scopekv.cli.options import data_dir_option, default_data_dir, registry_url
+from scopekv.cli.running import gateway_running, run
+from scopekv.compose import World, open_world
+from scopekv.engines.embedded import EmbeddedEngines, EngineProgress
+from scopekv.engines.model import ensure_model
+from scopekv.engines.settings import EngineSettings
+from scopekv.errors import ConfigError
+from scopekv.gateway.app import Gateway
+from scopekv.gateway.instances import InstanceAddress
+from scopekv.gateway.settings import DEFAULT_PORT, GatewaySettings
+
+PLUGIN = "scopekv"
+
+
+@click.command()
+@click.option("--demo", "with_demo", is_flag=True, help="Add two users and a public document.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where the gateway listens.")
+@click.option("--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--instances", default=1, show_default=True, type=click.IntRange(1, 64))
+@click.option("--kv-cache-gib", default=1, show_default=True, help="Engine memory per instance.")
+@click.option(
+    "--max-model-len", default=8192, show_default=True, help="Positions; above 8192 YaRN."
+)
+@data_dir_option
+def up(
+    with_demo: bool,
+    host: str,
+    port: int,
+    instances: int,
+    kv_cache_gib: int,
+    max_model_len: int,
+    data_dir: Path | None,
+) -> None:
+    """Start engines with a small real model, the gateway and the registry. Ctrl-C ends them all.
+
+    \b
+    Try it:       scopekv up --demo
+    Your own:     scopekv up --instances 2, then `scopekv admin --help` in a second terminal
+    Outgrown:     `scopekv gateway --help`
+    """
+    folder = (data_dir or default_data_dir()).expanduser().absolute()
+    gateway_settings = GatewaySettings((), host=host, port=port)
+
+    async def body(stop: asyncio.Event) -> None:
+        console = Console(stderr=True)
+        model = await asyncio.to_thread(ensure_model, folder, console=console)
+        world = open_world(folder, registry_url(None, folder))
+        shown = demo.prepare(world.registry) if with_demo else None
+        settings = EngineSettings(
+            model_dir=model,
+            data_dir=folder,
+            instances=instances,
+            kv_cache_gib=kv_cache_gib,
+            max_model_len=max_model_len,
+            extra_env=plugin_environment(world, gateway_settings.instance_group),
+        )
+        async with AsyncExitStack() as stack:
+            engines = EmbeddedEngines(settings)
+            stack.push_async_callback(engines.stop)
+            await _start(engines, console)
+            found = tuple(InstanceAddress(i.name, i.url, i.api_key) for i in engines.instances)
+            full = replace(gateway_settings, instances=found)
+            gateway = await stack.enter_async_context(gateway_running(full, world))
+            if shown is not None:
+                with console.status("Reading the public document into the cache ..."):
+                    await gateway.warmer.settled()
+            _show(host, folder, gateway, shown)
+            await _until_over(stop, engines)
+
+    run(body)
+
+
+def plugin_environment(world: World, instance_group: str) -> dict[str, str]:
+    """What an engine of ours is started with, so that it verifies this deployment's tickets."""
+    return {
+        "VLLM_PLUGINS": PLUGIN,
+        "SCOPEKV_TICKET_KEYS": str(world.ticket_keys),
+        "SCOPEKV_INSTANCE_GROUP": instance_group,
+    }
+
+
+async def _start(engines: EmbeddedEngines, console: Console) -> None:
+    with console.status("Starting vLLM ...") as status:
+
+        def progress(event: EngineProgress) -> None:
+            status.update(f"{event.name}: {event.state}, {event.elapsed_seconds:.0f} s")
+
+        await engines.start(progress)
+        await engines.wait_ready()
+
+
+async def _until_over(stop: asyncio.Event, engines: EmbeddedEngines) -> None:
+    failed = asyncio.ensure_future(engines.wait_failed())
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if failed.done():
+        raise ConfigError(failed.result())
+    failed.cancel()
+
+
+def _show(host: str, folder: Path, gateway: Gateway, shown: demo.Demo | None) -> None:
+    url = f"http://{host}:{gateway.port}/v1"
+    click.echo(f"\nScopeKV is ready at {url}")
+    if shown is None:
+        click.echo("Make an organisation, a user and a key: scopekv admin --help")
+        return
+    request = demo.write_request(folder / "demo-request.json", gateway.fleet.models()[0], shown)
+    click.echo("\nThe public document is in the cache. Ask about it as alice of acme:\n")
+    click.echo(_curl(url, shown.keys["alice"], request))
+    click.echo("\nand as bob of globex, who shares the document and nothing else:\n")
+    click.echo(_curl(url, shown.keys["bob"], request))
+    click.echo("\nCtrl-C stops everything.")
+
+
+def _curl(url: str, key: str, request: Path) -> str:
+    return (
+        f"curl -s {url}/chat/completions -H 'Authorization: Bearer {key}' "
+        f"-H 'X-ScopeKV-Detail: 1' -d @{shlex.quote(str(request))}"
+    )

@@ -1,0 +1,157 @@
+"""The gateway: its routes, its parts, and their life."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from scopekv.compose import World
+from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError
+from scopekv.gateway.access import Access
+from scopekv.gateway.admin_http import PREFIX as ADMIN
+from scopekv.gateway.admin_http import handle as handle_admin
+from scopekv.gateway.administration import Administration
+from scopekv.gateway.errors_http import http_error
+from scopekv.gateway.http.limits import RequestLimits, ServerLimits
+from scopekv.gateway.http.messages import Failure, Request
+from scopekv.gateway.http.reply import Reply
+from scopekv.gateway.http.server import Server
+from scopekv.gateway.instances import Fleet, Isolation
+from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.permits import Issuer
+from scopekv.gateway.relay import CHAT, COMPLETIONS, Relay
+from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.warm import Warmer
+
+OPERATOR = "operator"
+Route = Callable[[Request, Reply], Awaitable[None]]
+log = logging.getLogger("scopekv.gateway")
+
+
+class Gateway:
+    """One gateway process. Use: `start`, then `stop`; once each."""
+
+    def __init__(self, settings: GatewaySettings, world: World) -> None:
+        self._settings = settings
+        self.port = settings.port
+        self.metrics = Metrics()
+        self.access = Access(world.registry, in_thread=world.registry_is_remote)
+        issuer = Issuer(
+            world.signer.key_id,
+            world.signer.sign,
+            world.scope_secret,
+            settings.instance_group,
+            settings.ticket_ttl_seconds * 1000,
+        )
+        self.fleet = Fleet(settings.instances, audience=issuer.audience, key_id=world.signer.key_id)
+        self.warmer = Warmer(self.access, issuer, self.fleet)
+        self._administration = Administration(world.registry)
+        relay = Relay(self.access, issuer, self.fleet, self.metrics)
+        self._routes: dict[tuple[str, str], Route] = {
+            ("POST", CHAT): relay.serve,
+            ("POST", COMPLETIONS): relay.serve,
+            ("GET", "/v1/models"): self._models,
+            ("GET", "/healthz"): self._healthz,
+            ("GET", "/readyz"): self._readyz,
+            ("GET", "/metrics"): self._metrics,
+        }
+        limits = ServerLimits(request=RequestLimits(body_bytes_max=settings.body_bytes_max))
+        self._server = Server(self._serve, limits=limits, error_map=_failure)
+
+    async def start(self) -> None:
+        """Look at the engines, then listen on `port`. Raises `OSError`, `ScopeKVError`."""
+        await self.access.refresh()
+        await self.fleet.start()
+        self.port = await self._server.start(self._settings.host, self._settings.port)
+        self.warmer.start()
+
+    async def stop(self) -> None:
+        """Answer what is under way, then end everything that was started."""
+        await self._server.close(grace_seconds=self._settings.stop_seconds_max)
+        await self.warmer.stop()
+        await self.fleet.stop()
+
+    async def _serve(self, request: Request, reply: Reply) -> None:
+        route = self._routes.get((request.method, request.path))
+        if route is None and request.path.startswith(ADMIN):
+            route = self._admin
+        if route is None:
+            methods = [method for method, path in self._routes if path == request.path]
+            if methods:
+                raise Misuse(f"{request.path} takes {', '.join(methods)}")
+            raise NotFound(f"there is no {request.path[:120]!r} here; see GET /v1/models")
+        try:
+            await route(request, reply)
+        except ScopeKVError as error:
+            self.metrics.answered(request.path if route != self._admin else ADMIN, _status(error))
+            raise
+
+    async def _models(self, request: Request, reply: Reply) -> None:
+        await self.access.principal(request)
+        data = [{"id": m, "object": "model", "owned_by": "scopekv"} for m in self.fleet.models()]
+        _send(reply, 200, {"object": "list", "data": data})
+
+    async def _healthz(self, _request: Request, reply: Reply) -> None:
+        _send(reply, 200, {"status": "ok"})
+
+    async def _readyz(self, _request: Request, reply: Reply) -> None:
+        """Ready when an engine is up. Says how each engine keeps callers apart."""
+        rows = [
+            {
+                "name": i.address.name,
+                "isolation": i.isolation.value,
+                "reason": i.reason,
+                "models": list(i.models),
+                **self.warmer.progress(i),
+            }
+            for i in self.fleet.instances
+        ]
+        ready = any(i.isolation is not Isolation.NONE for i in self.fleet.instances)
+        status = "ready" if ready else "no engine is ready"
+        _send(reply, 200 if ready else 503, {"status": status, "instances": rows})
+
+    async def _metrics(self, request: Request, reply: Reply) -> None:
+        """Totals over all callers, so for the operator alone (L10)."""
+        principal = await self.access.principal(request)
+        if OPERATOR not in principal.roles:
+            raise ScopeDenied("metrics are for the operator role")
+        headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
+        reply.send(200, headers, self.metrics.text())
+
+    async def _admin(self, request: Request, reply: Reply) -> None:
+        principal = await self.access.principal(request)
+        status, answer = await asyncio.to_thread(
+            handle_admin,
+            self._administration,
+            principal,
+            request.method,
+            request.path,
+            request.query,
+            request.body,
+        )
+        _send(reply, status, answer)
+
+
+def _send(reply: Reply, status: int, body: dict[str, Any]) -> None:
+    reply.send(status, [(b"content-type", b"application/json")], msgspec.json.encode(body))
+
+
+def _status(error: ScopeKVError) -> int:
+    return http_error(error)[0]
+
+
+def _failure(error: Exception) -> Failure:
+    """What the client sees of an exception. The log gets its type and place, never its words."""
+    if not isinstance(error, ScopeKVError):
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace else "?"
+        log.error("unexpected %s in %s", type(error).__name__, place)
+    status, body = http_error(error)
+    detail = body["error"]
+    return Failure(status, detail["message"], detail["type"], detail["code"])

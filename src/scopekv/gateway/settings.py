@@ -1,0 +1,76 @@
+"""A gateway's settings, in code or from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from scopekv.errors import ConfigError
+from scopekv.gateway.instances import InstanceAddress
+
+DEFAULT_PORT = 8080
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """`registry`: a database URL, empty for the file in the data directory.
+
+    `ticket_ttl_seconds`: how long a minted ticket verifies, on its way to the engine.
+    """
+
+    instances: tuple[InstanceAddress, ...]
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    registry: str = ""
+    instance_group: str = "default"
+    ticket_ttl_seconds: int = 30
+    body_bytes_max: int = 16 << 20
+    stop_seconds_max: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port is {self.port}; it takes 0 (any free one) to 65535")
+        if not 1 <= self.ticket_ttl_seconds <= 3600:
+            raise ConfigError(
+                f"ticket_ttl_seconds is {self.ticket_ttl_seconds}; it takes 1 to 3600"
+            )
+        if not 1024 <= self.body_bytes_max <= 1 << 30:
+            raise ConfigError(f"body_bytes_max is {self.body_bytes_max}; it takes 1 KiB to 1 GiB")
+        names = [instance.name for instance in self.instances]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"two instances share a name: {', '.join(sorted(names))}")
+
+
+class _Instance(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    url: str
+    api_key: str = ""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    instances: list[_Instance]
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    registry: str = ""
+    instance_group: str = "default"
+    ticket_ttl_seconds: int = 30
+    body_bytes_max: int = 16 << 20
+    stop_seconds_max: float = 10.0
+
+
+def read_settings(path: Path) -> GatewaySettings:
+    """Read `scopekv.toml`. Raises `ConfigError` naming the key at fault."""
+    try:
+        content = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if not content.instances:
+        raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
+    instances = tuple(InstanceAddress(i.name, i.url, i.api_key) for i in content.instances)
+    rest = {name: getattr(content, name) for name in _File.__struct_fields__ if name != "instances"}
+    return GatewaySettings(instances, **rest)

@@ -1,0 +1,158 @@
+"""The vectors: what other programs may rely on, byte for byte."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scopekv.adapters.ed25519 import (
+    TicketSigner,
+    read_public_keys,
+    verifier,
+    write_public_keys,
+)
+from scopekv.adapters.root_key import load_or_create
+from scopekv.core.blocks import Fingerprint, Namespace, block_tag
+from scopekv.core.encoding import Value, decode, encode
+from scopekv.core.scopes import Scope, ScopeId, ScopeKind
+from scopekv.core.tickets import AudienceId, KeyId, audience_id, key_id, mint, verify
+from scopekv.errors import ConfigError, Misuse, TicketInvalid
+
+HERE = Path(__file__).parent
+NAMES = ("encoding", "scopes", "blocks", "tickets", "keys")
+_spec = importlib.util.spec_from_file_location("vectors_make", HERE / "make.py")
+assert _spec
+assert _spec.loader
+make = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(make)
+
+
+def load(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((HERE / f"{name}.json").read_text())
+    return loaded
+
+
+def cases(name: str, key: str) -> list[Any]:
+    return [pytest.param(case, id=case["name"]) for case in load(name)[key]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_vectors_are_those_of_this_format(name: str) -> None:
+    """Red: a format changed. Then raise its version, run make.py and say so in the changelog."""
+    assert (HERE / f"{name}.json").read_text() == make.text_of(name)
+
+
+def value_of(written: list[Any]) -> Value:
+    tag, payload = written
+    if tag == "l":
+        return tuple(value_of(item) for item in payload)
+    read = {"b": bytes.fromhex, "s": str, "i": int, "n": lambda _: None}
+    found: Value = read[tag](payload)
+    return found
+
+
+@pytest.mark.parametrize("case", cases("encoding", "valid"))
+def test_encoding(case: dict[str, Any]) -> None:
+    fields = tuple(value_of(field) for field in case["fields"])
+    assert encode(case["domain"], *fields).hex() == case["hex"]
+    assert decode(case["domain"], bytes.fromhex(case["hex"])) == fields
+
+
+@pytest.mark.parametrize("case", cases("encoding", "invalid"))
+def test_no_encoding(case: dict[str, Any]) -> None:
+    with pytest.raises(Misuse):
+        decode(case["domain"], bytes.fromhex(case["hex"]))
+
+
+@pytest.mark.parametrize("case", cases("scopes", "valid"))
+def test_scope_names(case: dict[str, Any]) -> None:
+    secret = bytes.fromhex(load("scopes")["secret"])
+    scope = Scope(ScopeKind(case["kind"]), tuple(case["path"]))
+    assert (scope.id(secret).hex(), scope.salt(secret)) == (case["id"], case["salt"])
+
+
+@pytest.mark.parametrize("case", cases("scopes", "invalid"))
+def test_no_scope(case: dict[str, Any]) -> None:
+    with pytest.raises(Misuse):
+        Scope(ScopeKind(case["kind"]), tuple(case["path"]))
+
+
+@pytest.mark.parametrize("case", cases("blocks", "valid"))
+def test_block_tag(case: dict[str, Any]) -> None:
+    given = load("blocks")["namespace"]
+    home = Namespace(**given["fields"]).fingerprint()
+    assert home.hex() == given["fingerprint"]
+    run = [(ScopeId(bytes.fromhex(scope)), epoch) for scope, epoch in case["scopes"]]
+    assert block_tag(home, run, bytes.fromhex(case["adapter"])) == case["tag"]
+
+
+def test_all_tags_and_names_differ() -> None:
+    tags = [case["tag"] for case in load("blocks")["valid"]]
+    names = [case[key] for case in load("scopes")["valid"] for key in ("id", "salt")]
+    assert len({*tags, *names}) == len(tags) + len(names)
+
+
+def _verify(case: dict[str, Any]) -> Any:
+    given = load("tickets")
+    public = bytes.fromhex(given["public_key"])
+    return verify(
+        case["ticket"],
+        keys={KeyId(bytes.fromhex(given["key_id"])): verifier(public)},
+        now_ms=case["now_ms"],
+        audience=AudienceId(bytes.fromhex(given["audience"])),
+        namespace=Fingerprint(bytes.fromhex(given["namespace"])),
+    )
+
+
+@pytest.mark.parametrize("case", cases("tickets", "valid"))
+def test_ticket(case: dict[str, Any]) -> None:
+    given, ticket = load("tickets"), _verify(case)
+    signer = TicketSigner(bytes.fromhex(given["seed"]))
+    assert mint(ticket, signer.sign) == case["ticket"]
+    assert signer.public_key.hex() == given["public_key"]
+    assert audience_id(given["instance_group"]).hex() == given["audience"]
+    assert (ticket.issued_ms, ticket.ttl_ms) == (given["issued_ms"], given["ttl_ms"])
+    assert (ticket.principal.hex(), ticket.nonce.hex()) == (case["principal"], case["nonce"])
+    grants = [[g.end, g.scope.hex(), g.epoch, g.digest.hex()] for g in ticket.grants]
+    assert (ticket.uses, grants) == (case["uses"], case["grants"])
+
+
+@pytest.mark.parametrize("case", cases("tickets", "invalid"))
+def test_no_ticket(case: dict[str, Any]) -> None:
+    with pytest.raises(TicketInvalid) as refusal:
+        _verify(case)
+    assert refusal.value.reason == case["reason"]
+
+
+def test_key_files(tmp_path: Path) -> None:
+    given, root, public = load("keys"), tmp_path / "root.key", tmp_path / "public.json"
+    root.write_text(given["root_key_file"])
+    root.chmod(0o600)
+    key = load_or_create(root)
+    assert {name: key.derive(name).hex() for name in given["derived"]} == given["derived"]
+    raw = bytes.fromhex(json.loads(given["public_key_file"])["keys"][0])
+    write_public_keys(public, [raw])
+    assert public.read_text() == given["public_key_file"]
+    assert [found.hex() for found in read_public_keys(public)] == [given["key_id"]]
+    assert key_id(raw).hex() == given["key_id"]
+
+
+@pytest.mark.parametrize("case", cases("keys", "invalid_root_keys"))
+def test_no_root_key(case: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "root.key"
+    path.write_text(case["file"])
+    path.chmod(0o600)
+    with pytest.raises(ConfigError):
+        load_or_create(path)
+
+
+@pytest.mark.parametrize("case", cases("keys", "invalid_public_keys"))
+def test_no_public_keys(case: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "public.json"
+    path.write_text(case["file"])
+    with pytest.raises(ConfigError, match="SCOPEKV_TICKET_KEYS"):
+        read_public_keys(path)
