@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scopekv.adapters.ed25519 import TicketSigner, write_public_keys
-from scopekv.adapters.registry import SqlRegistry, open_registry
+from scopekv.adapters.registry import open_registry
 from scopekv.adapters.root_key import RootKey, load_or_create
 from scopekv.ports import Registry
+
+__all__ = ["World", "open_registry", "open_world"]
 
 ROOT_KEY = "keys/root.key"
 TICKET_KEYS = "keys/ticket-keys.json"
@@ -35,9 +37,8 @@ def open_world(data_dir: Path, registry_url: str) -> World:
     signer = _signer(root)
     ticket_keys = data_dir / TICKET_KEYS
     write_public_keys(ticket_keys, [signer.public_key])
-    registry: SqlRegistry = open_registry(registry_url)
     return World(
-        registry,
+        open_registry(registry_url),
         not registry_url.startswith("sqlite"),
         signer,
         root.derive("scope names"),

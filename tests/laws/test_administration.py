@@ -88,11 +88,19 @@ def test_the_rule_equals_its_reference_case_by_case() -> None:
     colleague, stranger = replace(me, uid="usr_2"), replace(me, org_uid="org_b", uid="usr_3")
     privileged = [replace(colleague, roles=frozenset({role})) for role in sorted(RESERVED_ROLES)]
     accounts = (None, me, replace(me, org_uid="org_b"), colleague, stranger, *privileged)
-    lists = ([], ["public"], ["org:a"], ["group:a/g"], ["user:b/me"], ["org:a", "public"])
+    lists: tuple[list[str], ...] = (
+        [],
+        ["public"],
+        ["org:a"],
+        ["group:a/g"],
+        ["user:b/me"],
+        ["org:a", "public"],
+    )
     reaches = [tuple(Audience.parse(text) for text in texts) for texts in lists]
     papers = [None, *(Document("doc_1", reach[0]) for reach in reaches if reach)]
     whos = [
-        replace(me, roles=frozenset(held))
+        replace(me, org_uid=home, roles=frozenset(held))
+        for home in ("org_a", "")
         for count in range(len(Role) + 1)
         for held in combinations([role.value for role in Role], count)
     ]

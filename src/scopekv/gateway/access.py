@@ -84,7 +84,7 @@ class Access:
     async def audit(self, principal: Principal, action: str, resource: str, reason: str) -> None:
         """Append what a principal tried and was refused."""
         actor = f"{principal.org}/{principal.name}"
-        await self._ask(
+        await asyncio.to_thread(
             lambda: self._registry.audit(
                 actor=actor, action=action, resource=resource, outcome="denied", reason=reason
             )

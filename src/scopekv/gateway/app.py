@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from scopekv.compose import World
+from scopekv.core.tickets import audience_id
 from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError
 from scopekv.gateway.access import Access
 from scopekv.gateway.admin_http import PREFIX as ADMIN
@@ -44,7 +45,7 @@ class Gateway:
             world.signer.key_id,
             world.signer.sign,
             world.scope_secret,
-            settings.instance_group,
+            audience_id(settings.instance_group),
             settings.ticket_ttl_seconds * 1000,
         )
         self.fleet = Fleet(settings.instances, audience=issuer.audience, key_id=world.signer.key_id)

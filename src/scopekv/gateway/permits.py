@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from scopekv.core.blocks import Fingerprint
-from scopekv.core.scopes import Principal
+from scopekv.core.scopes import Principal, Scope, ScopeId
 from scopekv.core.segments import Segment
 from scopekv.core.tickets import (
     AudienceId,
@@ -16,11 +17,12 @@ from scopekv.core.tickets import (
     KeyId,
     Sign,
     Ticket,
-    audience_id,
     mint,
     prefix_digests,
 )
 from scopekv.gateway.tokens import Tokens
+
+NAMES_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -30,16 +32,14 @@ class Issuer:
     key_id: KeyId
     sign: Sign
     secret: bytes
-    instance_group: str
+    audience: AudienceId
     ttl_ms: int
-
-    @property
-    def audience(self) -> AudienceId:
-        return audience_id(self.instance_group)
+    _names: dict[object, Any] = field(default_factory=dict, init=False, compare=False)
 
     def salt(self, segments: Sequence[Segment]) -> str:
         """The salt of the narrowest scope, for an engine whose plugin is absent or broken (L3)."""
-        return segments[-1].scope.salt(self.secret)
+        scope = segments[-1].scope
+        return str(self._opaque((scope, "salt"), lambda: scope.salt(self.secret)))
 
     def ticket(
         self,
@@ -58,7 +58,7 @@ class Issuer:
         ends = [segment.end for segment in segments if segment.end is not None]
         digests = prefix_digests(tokens.packed, ends) if tokens is not None else []
         grants = tuple(
-            Grant(end, segment.scope.id(self.secret), epoch, digest)
+            Grant(end, self._scope_id(segment.scope), epoch, digest)
             for segment, epoch, end, digest in zip(
                 segments, epochs, (*ends, None), (*digests, b""), strict=True
             )
@@ -69,9 +69,20 @@ class Issuer:
             ttl_ms=self.ttl_ms,
             audience=self.audience,
             namespace=namespace,
-            principal=principal.pseudonym(self.secret),
+            principal=self._opaque(principal, lambda: principal.pseudonym(self.secret)),
             nonce=secrets.token_bytes(16),
             uses=uses,
             grants=grants,
         )
         return mint(ticket, self.sign)
+
+    def _scope_id(self, scope: Scope) -> ScopeId:
+        return ScopeId(self._opaque(scope, lambda: scope.id(self.secret)))
+
+    def _opaque(self, key: object, make: Callable[[], Any]) -> Any:
+        """A keyed name, kept: it is the same each time. Bounded."""
+        if key not in self._names:
+            if len(self._names) >= NAMES_MAX:
+                self._names.clear()
+            self._names[key] = make()
+        return self._names[key]

@@ -17,14 +17,17 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
 
 from tokenizers import Encoding, Tokenizer
 
 from scopekv.core.encoding import encode_tokens
 from scopekv.errors import Misuse
+from scopekv.gateway.words import make_words
 
 MEMO_BYTES_MAX = 256 << 20
 _LOCAL = {"ByteLevel", "Digits", "Split", "Whitespace", "Punctuation"}
@@ -98,6 +101,7 @@ class PromptTokenizer:
         longest_first = sorted(self._added, key=lambda content: (-len(content), content))
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._splits = _splits_locally(tokenizer)
+        self._words = make_words(tokenizer) if self._splits else None
         self._adds_special = tokenizer.num_special_tokens_to_add(False) > 0
         self._memo: OrderedDict[Hashable, _Chunk | _Anchor] = OrderedDict()
         self._memo_bytes, self._memo_bytes_max = 0, memo_bytes_max
@@ -162,11 +166,10 @@ class PromptTokenizer:
             if further is None:
                 break
             anchor, fixed = further, fixed + 1
-        tail = self._encode(chunk[anchor.cut :])
-        rest = ends[len(anchor.ends) :]
-        counted = _ends_in(tail, [max(0, end - anchor.cut) for end in rest])
+        rest = [max(0, end - anchor.cut) for end in ends[len(anchor.ends) :]]
+        tail, counted = self._encode(chunk[anchor.cut :], rest)
         before = len(anchor.tokens)
-        tokens = Tokens.join([anchor.tokens, Tokens.of(tail.ids)])
+        tokens = Tokens.join([anchor.tokens, Tokens.of(tail)])
         return _Chunk(
             tokens, (*anchor.ends, *(before + end for end in counted)), _cost(tokens, chunk)
         )
@@ -187,12 +190,12 @@ class PromptTokenizer:
         cut = self._last_safe_cut(prefix, before.cut)
         if cut is None or (len(ends) > 1 and cut <= ends[-2]):
             return None
-        region = self._encode(prefix[before.cut : cut])
+        between = [end - before.cut for end in ends[len(before.ends) : -1]]
+        region, inner = self._encode(prefix[before.cut : cut], between)
         if not self._holds(prefix, before.cut, cut, region):
             return None
         count = len(before.tokens)
-        inner = _ends_in(region, [end - before.cut for end in ends[len(before.ends) : -1]])
-        tokens = Tokens.join([before.tokens, Tokens.of(region.ids)])
+        tokens = Tokens.join([before.tokens, Tokens.of(region)])
         ends_before = (*before.ends, *(count + end for end in inner))
         made = _Anchor(cut, tokens, ends_before, _cost(tokens, prefix))
         self._remember(key, made)
@@ -211,17 +214,28 @@ class PromptTokenizer:
                 return start + int(begin)
         return None
 
-    def _holds(self, prefix: str, start: int, cut: int, region: Encoding) -> bool:
+    def _holds(self, prefix: str, start: int, cut: int, region: list[int]) -> bool:
         """Try the cut on a few texts that might follow, rather than trust the reasoning alone."""
         for probe in _PROBES:
-            whole = self._encode(prefix[start:] + probe).ids
-            tail = self._encode(prefix[cut:] + probe).ids
-            if whole != [*region.ids, *tail]:
+            whole = self._tokenizer.encode(prefix[start:] + probe, add_special_tokens=False).ids
+            tail = self._tokenizer.encode(prefix[cut:] + probe, add_special_tokens=False).ids
+            if whole != [*region, *tail]:
                 return False
         return True
 
-    def _encode(self, text: str) -> Encoding:
-        return self._tokenizer.encode(text, add_special_tokens=False)
+    def _encode(self, text: str, ends: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
+        """Token ids of a text without added tokens, and the token ends of `ends` (rising)."""
+        words = self._words.split(text) if self._words is not None else None
+        if self._words is not None and words is not None:
+            starts = [0, *accumulate(map(len, words))]
+            # An end inside a word is the tokenizer's to judge; at its borders nothing straddles.
+            cuts = [bisect_left(starts, end) for end in ends]
+            if all(starts[cut] == end for cut, end in zip(cuts, ends, strict=True)):
+                pieces = [self._words.ids(words[a:b]) for a, b in pairwise((0, *cuts, len(words)))]
+                counts = accumulate(map(len, pieces[:-1]))
+                return list(chain.from_iterable(pieces)), tuple(counts)
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, _ends_in(encoding, ends)
 
     def _recall(self, key: Hashable) -> _Chunk | _Anchor | None:
         known = self._memo.get(key)

@@ -41,7 +41,7 @@ def command(
 
 def _call(url: str, function: Callable[..., Any], values: dict[str, Any]) -> Any:
     # Here, because SQLAlchemy takes a quarter of a second to import, and --help needs none of it.
-    from scopekv.adapters.registry import open_registry
+    from scopekv.compose import open_registry
     from scopekv.gateway.administration import Administration
 
     registry = open_registry(url)

@@ -34,7 +34,7 @@ def document_text() -> str:
 
 
 def prepare(registry: Registry) -> Demo:
-    """Bring the demo's principals and document into the registry. Twice is the same but for keys."""
+    """Bring the demo into the registry; a second time makes new keys and nothing else."""
     service = Administration(registry)
     text = document_text()
     with contextlib.suppress(Conflict):
@@ -50,7 +50,7 @@ def prepare(registry: Registry) -> Demo:
         listed = service.keys.list(LOCAL_OPERATOR, org, owner=user, after="", limit=1000)
         for old in cast(list[KeyView], listed.data):
             if old.label == LABEL:
-                service.keys.delete(LOCAL_OPERATOR, old.uid)
+                service.keys.delete(LOCAL_OPERATOR, old.id)
         made = service.keys.create(LOCAL_OPERATOR, org, user, label=LABEL, expires_at=None)
         keys[user] = made.secret
     return Demo(text, keys)

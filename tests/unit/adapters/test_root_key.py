@@ -1,0 +1,81 @@
+"""The root key file: made once, read by its owner alone, and never half written."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from scopekv.adapters.root_key import RootKey, load_or_create
+from scopekv.errors import ConfigError
+
+
+def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "root.key"
+    first = load_or_create(path)
+    written = path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(bytes.fromhex(written)) == 32
+    assert load_or_create(path).derive("x") == first.derive("x")
+    assert path.read_text() == written
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_two_deployments_have_two_keys(tmp_path: Path) -> None:
+    keys = [load_or_create(tmp_path / name / "root.key").derive("x") for name in "ab"]
+    assert keys[0] != keys[1]
+
+
+def test_starts_at_once_agree_on_one_key(tmp_path: Path) -> None:
+    path = tmp_path / "root.key"
+    with ThreadPoolExecutor(8) as pool:
+        derived = set(pool.map(lambda _: load_or_create(path).derive("x"), range(8)))
+    assert len(derived) == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_purposes_do_not_meet() -> None:
+    key = RootKey(b"k" * 32)
+    purposes = ["", "a", "b", "ab", "a b", "scope names", "ticket signing 1"]
+    derived = {key.derive(purpose) for purpose in purposes}
+    assert len(derived) == len(purposes)
+    assert {len(one) for one in derived} == {32}
+    assert RootKey(b"l" * 32).derive("a") not in derived
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "root.key"
+    load_or_create(path)
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        load_or_create(path)
+
+
+@pytest.mark.parametrize("text", ["", "zz", "00" * 31, "00" * 33, "\udcff"])
+def test_what_is_no_key_is_refused_and_kept(tmp_path: Path, text: str) -> None:
+    """Never replaced: a new key would void every name and block of the deployment."""
+    path = tmp_path / "root.key"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    path.chmod(0o600)
+    with pytest.raises(ConfigError):
+        load_or_create(path)
+    assert path.read_bytes() == text.encode("utf-8", "surrogateescape")
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="root key"):
+        load_or_create(tmp_path / "file" / "root.key")
+
+
+def test_nothing_of_the_key_shows(tmp_path: Path) -> None:
+    path = tmp_path / "root.key"
+    key = load_or_create(path)
+    assert path.read_text().strip() not in f"{key!r} {key!s}"
+    path.write_text(path.read_text()[:-3])
+    with pytest.raises(ConfigError) as refusal:
+        load_or_create(path)
+    assert path.read_text() not in str(refusal.value)
