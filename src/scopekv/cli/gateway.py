@@ -52,13 +52,13 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
         settings = replace(settings, port=port)
     folder = (data_dir or default_data_dir()).expanduser().absolute()
 
-    async def body(stop: asyncio.Event) -> None:
+    async def body() -> None:
         world = open_world(folder, settings.registry or registry_url(None, folder))
         async with gateway_running(settings, world) as server:
             click.echo(f"ScopeKV gateway at http://{settings.host}:{server.port}")
             click.echo(f"engines verify tickets with {world.ticket_keys}")
             for instance in server.fleet.instances:
                 click.echo(f"  {instance.address.name}: {instance.isolation} ({instance.reason})")
-            await stop.wait()
+            await asyncio.Event().wait()  # until cancelled
 
     run(body)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -18,42 +17,29 @@ from scopekv.errors import ConfigError, ScopeKVError
 from scopekv.gateway.app import Gateway
 from scopekv.gateway.settings import GatewaySettings
 
-Body = Callable[[asyncio.Event], Awaitable[None]]
 
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    """Run `body` until it ends, or Ctrl-C or SIGTERM cancels it; what it started ends with it.
 
-def run(body: Body) -> None:
-    """Run `body` with an event that Ctrl-C or SIGTERM sets. A second Ctrl-C ends it at once.
-
-    Errors of ours are shown in one line; whatever `body` started, it ends before this returns.
+    A second Ctrl-C cancels the ending too. Errors of ours are shown in one line.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
     async def main() -> None:
-        stop = asyncio.Event()
-        task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
+        working = asyncio.ensure_future(body())
 
-        def asked() -> None:
-            if stop.is_set() and task is not None:
-                task.cancel()
-            stop.set()
+        def stop() -> None:
+            click.echo("\nStopping ...", err=True)
+            working.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, asked)
-        working = asyncio.ensure_future(body(stop))
-        waiting = asyncio.create_task(stop.wait())
-        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            click.echo("\nStopping ...", err=True)
-            working.cancel()  # whatever it awaits, its `finally` blocks end what it started
-        waiting.cancel()
+            asyncio.get_running_loop().add_signal_handler(number, stop)
         with contextlib.suppress(asyncio.CancelledError):
             await working
 
     try:
         uvloop.run(main())
-    except asyncio.CancelledError:
-        sys.exit(130)
     except ScopeKVError as error:
         raise click.ClickException(str(error)) from error
 

@@ -55,7 +55,7 @@ def up(
     folder = (data_dir or default_data_dir()).expanduser().absolute()
     gateway_settings = GatewaySettings((), host=host, port=port)
 
-    async def body(stop: asyncio.Event) -> None:
+    async def body() -> None:
         console = Console(stderr=True)
         model = await asyncio.to_thread(ensure_model, folder, console=console)
         world = open_world(folder, registry_url(None, folder))
@@ -77,9 +77,9 @@ def up(
             gateway = await stack.enter_async_context(gateway_running(full, world))
             if shown is not None:
                 with console.status("Reading the public document into the cache ..."):
-                    await gateway.warmer.settled()
+                    await gateway.warmer.settle()
             _show(host, folder, gateway, shown)
-            await _until_over(stop, engines)
+            raise ConfigError(await engines.wait_failed())
 
     run(body)
 
@@ -101,16 +101,6 @@ async def _start(engines: EmbeddedEngines, console: Console) -> None:
 
         await engines.start(progress)
         await engines.wait_ready()
-
-
-async def _until_over(stop: asyncio.Event, engines: EmbeddedEngines) -> None:
-    failed = asyncio.ensure_future(engines.wait_failed())
-    stopped = asyncio.ensure_future(stop.wait())
-    await asyncio.wait({failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if failed.done():
-        raise ConfigError(failed.result())
-    failed.cancel()
 
 
 def _show(host: str, folder: Path, gateway: Gateway, shown: demo.Demo | None) -> None:

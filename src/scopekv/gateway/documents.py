@@ -67,9 +67,9 @@ class DocumentIndex:
             for candidate in self._by_head.get(text[start : start + length], ()):
                 if best is not None and len(candidate.text) <= len(best.text):
                     break  # longest first
-                if (
-                    text.startswith(candidate.text, start)
-                    and may_read(principal, candidate.document)[0]
+                # Permission first: what others published costs no reader time that could tell.
+                if may_read(principal, candidate.document)[0] and text.startswith(
+                    candidate.text, start
                 ):
                     best = candidate
                     break

@@ -37,6 +37,9 @@ _ENGINE_RENDERS = (
     "functions",
     "mm_processor_kwargs",
     "media_io_kwargs",
+    "prompt_embeds",
+    "truncate_prompt_tokens",
+    "add_special_tokens",
 )
 
 
@@ -95,8 +98,8 @@ def chat_prompt(body: Mapping[str, Any], caller: Caller, model: ModelText) -> Pr
     try:
         if any(body.get(name) for name in _ENGINE_RENDERS):
             raise NotRenderable("a field that changes what the template renders")
-        if body.get("add_generation_prompt") is False or body.get("prompt_embeds"):
-            raise NotRenderable("not a plain chat")
+        if body.get("add_generation_prompt") is False:
+            raise NotRenderable("a chat that its last message goes on with")
         texts = [message_texts(message) for message in given]
         messages = [
             {"role": m["role"], "content": "\n".join(parts), **_extras(m)}

@@ -192,8 +192,10 @@ class Relay:
 def _completion(body: dict[str, Any], caller: Caller, model: ModelText) -> Prompt:
     """Text is segmented; lists (token ids, several prompts) stay with their caller."""
     prompt = body["prompt"]
-    plain = not body.get("echo") and not body.get("prompt_embeds")
-    if isinstance(prompt, str) and plain and body.get("add_special_tokens", True) is True:
+    plain = body.get("add_special_tokens", True) is True and not any(
+        body.get(name) for name in ("echo", "prompt_embeds", "truncate_prompt_tokens")
+    )
+    if isinstance(prompt, str) and plain:
         return completion_prompt(prompt, caller, model)
     return private_prompt(caller)
 

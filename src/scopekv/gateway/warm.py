@@ -47,43 +47,58 @@ class Warmer:
         self._access, self._issuer, self._fleet = access, issuer, fleet
         self._held: dict[str, set[str]] = {}  # instance epoch -> labels
         self._task: asyncio.Task[None] | None = None
+        self._working: list[asyncio.Task[None]] = []
         self._failed: dict[tuple[str, str], int] = {}
-        self._settled = asyncio.Event()
 
-    async def settled(self) -> None:
-        """Return when every instance that is up was brought up to date once."""
-        await self._settled.wait()
+    async def settle(self) -> None:
+        """Bring every instance that is up to date, and return when that is done."""
+        await self._access.refresh()
+        self._look()
+        await asyncio.gather(*self._working)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [*self._working, *([self._task] if self._task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def progress(self, instance: Instance) -> dict[str, int]:
         """How many places are pinned on an instance now."""
         return {"pinned": len(self._held.get(instance.epoch, ()))}
 
-    async def settle(self) -> None:
-        """Bring every instance up to date once. Never raises for an engine's trouble."""
-        await self._access.refresh()
-        live = [i for i in self._fleet.instances if i.isolation is Isolation.SCOPED and i.text]
-        self._held = {i.epoch: self._held.get(i.epoch, set()) for i in live}
-        await asyncio.gather(*(self._settle(instance) for instance in live))
-
     async def _run(self) -> None:
         while True:
             try:
-                await self.settle()
-                self._settled.set()
+                await self._access.refresh()
+                self._look()
             except ScopeKVError as error:
                 log.warning("cannot look at public documents: %s", type(error).__name__)
             await asyncio.sleep(LOOK_SECONDS)
 
+    def _look(self) -> None:
+        """Set every instance that is up to work, unless it is at work still."""
+        live = [i for i in self._fleet.instances if i.isolation is Isolation.SCOPED and i.text]
+        epochs = {instance.epoch for instance in live}
+        self._held = {epoch: self._held.get(epoch, set()) for epoch in epochs}
+        self._failed = {key: count for key, count in self._failed.items() if key[0] in epochs}
+        working = {task.get_name() for task in self._working if not task.done()}
+        self._working = [task for task in self._working if not task.done()]
+        for instance in live:
+            if instance.epoch not in working:
+                task = asyncio.create_task(self._settle(instance), name=instance.epoch)
+                self._working.append(task)
+
     async def _settle(self, instance: Instance) -> None:
-        held = self._held[instance.epoch]
+        """Bring one instance up to date. Never raises for an engine's or the registry's trouble."""
+        try:
+            await self._bring_up(instance, self._held[instance.epoch])
+        except ScopeKVError as error:
+            log.warning("instance %s: %s", instance.address.name, type(error).__name__)
+
+    async def _bring_up(self, instance: Instance, held: set[str]) -> None:
         wanted = {place.label: place async for place in self._places(instance)}
         for label in held - wanted.keys():
             if await self._told(instance, "/v1/scopekv/unpin", {"label": label}):

@@ -45,9 +45,7 @@ class SimulatedPlugin:
         made = judge(
             ticket,
             token_ids,
-            gate=Gate(
-                self.keys, audience_id(self.instance_group), self.namespace.fingerprint()
-            ),
+            gate=Gate(self.keys, audience_id(self.instance_group), self.namespace.fingerprint()),
             ledger=self._ledger,
             now_ms=time.time_ns() // 1_000_000,
             monotonic_ms=time.monotonic_ns() // 1_000_000,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,10 @@ QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-VARIANTS = ("own", "split", "trimmed offsets", "normalized")
+VARIANTS = ("own", "split", "trimmed offsets")
 Make = Callable[[str], Tokenizer]
-LAW = settings(
-    deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow]
-)
+Fresh = Callable[..., PromptTokenizer]
+LAW = settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +42,22 @@ def make(model_dir: Path) -> Make:
             parts["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
         if variant == "trimmed offsets":  # as in GPT-2's and Llama 3's tokenizer.json
             parts["post_processor"] = level | {"trim_offsets": True, "use_regex": True}
-        if variant == "normalized":
-            parts["normalizer"] = {"type": "NFC"}
         return load_tokenizer(json.dumps(parts))
+
+    return tokenizer
+
+
+@pytest.fixture(scope="session")
+def fresh(make: Make) -> Fresh:
+    """A prompt tokenizer with an empty memo; its tables, 0.5 s to make, are made once."""
+    made: dict[str, PromptTokenizer] = {}
+
+    def tokenizer(variant: str = "own", memo_bytes_max: int = 1 << 20) -> PromptTokenizer:
+        if variant not in made:
+            made[variant] = PromptTokenizer(make(variant))
+        one = copy.copy(made[variant])
+        one._memo, one._memo_bytes, one._memo_bytes_max = OrderedDict(), 0, memo_bytes_max
+        return one
 
     return tokenizer
 
@@ -52,7 +66,7 @@ def reference(tokenizer: Tokenizer, text: str, ends: list[int]) -> tuple[list[in
     """Tokens of the whole text, and by bytes how many end before each character end."""
     ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
     added = {i: token.content for i, token in tokenizer.get_added_tokens_decoder().items()}
-    sizes = [len(added[i].encode()) if i in added else len(tokenizer.id_to_token(i)) for i in ids]
+    sizes = [len(added[i].encode() if i in added else str(tokenizer.id_to_token(i))) for i in ids]
     stops = list(accumulate(sizes))
     if stops:
         assert stops[-1] == len(text.encode())
@@ -65,7 +79,7 @@ NASTY = [
     "<|im_end|>", "<|im_start|>user\n", "<|im_sta", "|>", "<|endoftext|>", "\ue000", "\xa0", "x" * 40,
 ]  # fmt: skip
 fragments = st.lists(
-    st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+    st.sampled_from(NASTY) | st.text(st.characters(codec="utf-8", max_codepoint=0x2FFF), max_size=4),
     max_size=6,
 ).map("".join)
 DOCUMENT = "The handbook says it's 3.14 of 2024.\n\nHow many days?  "
@@ -95,10 +109,9 @@ def stretches_of(prompt: list[tuple[str, str, bool]]) -> tuple[str, list[Stretch
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_pieces_give_the_tokens_of_the_whole(make: Make, variant: str) -> None:
+def test_pieces_give_the_tokens_of_the_whole(make: Make, fresh: Fresh, variant: str) -> None:
     """The same, and the same ends, at the first pass, from the memo, and with a tiny memo."""
-    plain = make(variant)
-    kept, tiny = PromptTokenizer(make(variant)), PromptTokenizer(make(variant), 3000)
+    plain, kept, tiny = make(variant), fresh(variant), fresh(variant, 3000)
 
     @LAW
     @given(prompts(), st.sampled_from(["", "<|im_end|>\n<|im_start|>assistant\n", "tail"]))
@@ -121,35 +134,30 @@ def test_pieces_give_the_tokens_of_the_whole(make: Make, variant: str) -> None:
     [("The end.\n", "   x"), ("hand", "book"), ("a ", " b"), ("é", "\u0301"), ("<|im", "_end|>x")],
 )
 def test_a_token_that_straddles_a_boundary_is_private(
-    make: Make, variant: str, document: str, private: str
+    make: Make, fresh: Fresh, variant: str, document: str, private: str
 ) -> None:
     text, cut = document + private, len(document)
     stretches = [Stretch(cut, "doc", fixed=True), Stretch(len(text), "ann")]
-    tokens, ends = PromptTokenizer(make(variant)).tokenize(text, stretches)
+    tokens, ends = fresh(variant).tokenize(text, stretches)
     plain = make(variant)
     public = tokens.ids()[: ends[0]]
     assert document.startswith(plain.decode(public, skip_special_tokens=False))
     assert (tokens.ids(), list(ends)) == reference(plain, text, [cut, len(text)])
 
 
-class Counting:
-    """The tokenizer, and how many characters were read."""
+@pytest.fixture
+def read(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What prompt tokenizers of this test had to read, text by text."""
+    texts: list[str] = []
+    original = PromptTokenizer._encode
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self.read: list[str] = []
+    def encode(self: PromptTokenizer, text: str, ends: Sequence[int]) -> Any:
+        texts.append(text)
+        return original(self, text, ends)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
-
-    def encode(self, text: str, add_special_tokens: bool) -> Any:
-        self.read.append(text)
-        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
-
-
-def counted(make: Make, memo_bytes_max: int = 1 << 20) -> tuple[PromptTokenizer, Counting]:
-    counting = Counting(make("own"))
-    return PromptTokenizer(counting, memo_bytes_max), counting  # type: ignore[arg-type]
+    fresh()
+    monkeypatch.setattr(PromptTokenizer, "_encode", encode)
+    return texts
 
 
 def ask(tokenizer: PromptTokenizer, question: str, owner: str) -> None:
@@ -159,56 +167,56 @@ def ask(tokenizer: PromptTokenizer, question: str, owner: str) -> None:
     tokenizer.tokenize(text, [document, private])
 
 
-def test_a_known_document_is_not_read_again(make: Make) -> None:
-    tokenizer, counting = counted(make)
+def test_a_known_document_is_not_read_again(fresh: Fresh, read: list[str]) -> None:
+    tokenizer = fresh()
     ask(tokenizer, "First question?", "ann")
-    counting.read.clear()
+    read.clear()
     ask(tokenizer, "First question?", "ann")
-    assert counting.read == []
+    assert read == []
     ask(tokenizer, "Another question?", "ann")
-    assert sum(map(len, counting.read)) < 200
-    assert "Another question?" in "".join(counting.read)
+    assert sum(map(len, read)) < 200
+    assert "Another question?" in "".join(read)
 
 
-def test_a_memo_is_never_shared_across_owners(make: Make) -> None:
+def test_a_memo_is_never_shared_across_owners(fresh: Fresh, read: list[str]) -> None:
     """Or its speed would tell Bob what Ann sent (L10)."""
-    tokenizer, counting = counted(make)
+    tokenizer = fresh()
     ask(tokenizer, "Ann's secret?", "ann")
-    counting.read.clear()
+    read.clear()
     ask(tokenizer, "Ann's secret?", "bob")
-    assert "Ann's secret?" in "".join(counting.read)
-    assert sum(map(len, counting.read)) < 200  # the document is everybody's
-    counting.read.clear()
+    assert "Ann's secret?" in "".join(read)
+    assert sum(map(len, read)) < 200  # the document is everybody's
+    read.clear()
     text = "<|im_start|>user\n" + DOCUMENT + "<|im_end|>\n"
     stretches = [Stretch(len(text), ("bob",))]
     tokenizer.tokenize(text, stretches)
-    assert DOCUMENT in "".join(counting.read)
+    assert DOCUMENT in "".join(read)
 
 
-def test_the_memo_keeps_to_its_bound_and_forgets_the_oldest(make: Make) -> None:
-    tokenizer, counting = counted(make, memo_bytes_max=60_000)
+def test_the_memo_keeps_to_its_bound(fresh: Fresh, read: list[str]) -> None:
+    tokenizer = fresh(memo_bytes_max=60_000)
     ask(tokenizer, "Old?", "ann")
     for number in range(40):
         ask(tokenizer, f"Question {number}?" * 20, "ann")
         held = sum(entry.bytes for entry in tokenizer._memo.values())
         assert held == tokenizer._memo_bytes <= 60_000
-    counting.read.clear()
+    read.clear()
     ask(tokenizer, "Old?", "ann")
-    assert counting.read != []
+    assert read != []
 
 
-def test_a_text_larger_than_the_memo_is_read_each_time(make: Make) -> None:
-    tokenizer, _ = counted(make, memo_bytes_max=100)
+def test_a_text_larger_than_the_memo_is_read_each_time(fresh: Fresh) -> None:
+    tokenizer = fresh(memo_bytes_max=100)
     ask(tokenizer, "Big?", "ann")
     assert (len(tokenizer._memo), tokenizer._memo_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("text", ["", "a", "<|im_end|>", "<|im_end|><|im_end|>"])
-def test_no_stretches_and_no_text(make: Make, text: str) -> None:
-    tokens, ends = PromptTokenizer(make("own")).tokenize(text, [])
+def test_no_stretches_and_no_text(make: Make, fresh: Fresh, text: str) -> None:
+    tokens, ends = fresh().tokenize(text, [])
     assert (tokens.ids(), ends) == (make("own").encode(text).ids, ())
     stretches = [Stretch(len(text), "ann")]
-    assert PromptTokenizer(make("own")).tokenize(text, stretches)[1] == (len(tokens),)
+    assert fresh().tokenize(text, stretches)[1] == (len(tokens),)
 
 
 def test_special_tokens_are_added_as_the_engine_does(make: Make) -> None:
@@ -224,7 +232,8 @@ def test_special_tokens_are_added_as_the_engine_does(make: Make) -> None:
         },
     }
     tokenizer = PromptTokenizer(load_tokenizer(json.dumps(parts)))
-    text, stretches = DOCUMENT + "Why?", [Stretch(len(DOCUMENT), "doc", True), Stretch(60, "ann")]
+    text, cut = DOCUMENT + "Why?", len(DOCUMENT)
+    stretches = [Stretch(cut, "doc", fixed=True), Stretch(cut + 4, "ann")]
     with_bos, ends = tokenizer.tokenize(text, stretches, special=True)
     without, ends_without = tokenizer.tokenize(text, stretches, special=False)
     assert with_bos.ids() == [1, *without.ids()]

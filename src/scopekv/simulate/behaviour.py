@@ -1,0 +1,55 @@
+"""How a simulated engine misbehaves, and what it saw. Tests set the one and read the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scopekv.gateway.http.messages import Headers
+
+
+@dataclass(slots=True)
+class Behaviour:
+    """May be changed while the engine runs; counts for the next request.
+
+    `head_seconds`: before an answer begins. `event_seconds`: between two events of a stream.
+    `dies_after_events`: cut the connection after so many events of a stream (or, at 0, instead of
+    an answer). `refuses`: the status to answer completions with, 0 for none. `echoes_body`: a
+    refusal repeats the request, as a careless validator would. `template_shown`: what the plugin
+    says the chat template is, where it is not the one in use.
+    """
+
+    head_seconds: float = 0.0
+    event_seconds: float = 0.0
+    dies_after_events: int | None = None
+    refuses: int = 0
+    echoes_body: bool = False
+    template_shown: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Call:
+    """One request as the engine got it."""
+
+    path: str
+    headers: Headers
+    body: dict[str, Any]
+
+    @property
+    def ticket(self) -> str | None:
+        """The ticket it carried, if any."""
+        found = (self.body.get("kv_transfer_params") or {}).get("scopekv")
+        return found if isinstance(found, str) else None
+
+    @property
+    def salt(self) -> str:
+        return str(self.body.get("cache_salt") or "")
+
+
+@dataclass(slots=True, repr=False)
+class Seen:
+    """Completions that arrived, in order, and how many their callers gave up."""
+
+    calls: list[Call] = field(default_factory=list)
+    abandoned: int = 0
+    running: int = 0

@@ -1,0 +1,237 @@
+"""A simulated engine: HTTP as vLLM 0.32 with our plugin, the real verdict on tickets, no model.
+
+    body ─▶ token ids ─▶ verdict per sequence ─▶ block hashes ─▶ prefix cache ─▶ words, usage
+
+Stock vLLM (`keys_path` None) and a broken plugin hash the `cache_salt` into the first block only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from scopekv.adapters.ed25519 import KeyFile
+from scopekv.core.blocks import Namespace
+from scopekv.errors import Misuse, NotFound, Refused, TooLarge
+from scopekv.gateway.http import Failure, Reply, Request, Server, internal_failure
+from scopekv.simulate.behaviour import Behaviour, Call, Seen
+from scopekv.simulate.completions import Answer, Sequence, salt_of, whole_number
+from scopekv.simulate.model import SimulatedModel
+from scopekv.simulate.plugin import SimulatedPlugin
+from scopekv.simulate.prefix_cache import PrefixCache
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+_JSON = [(b"content-type", b"application/json")]
+_EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
+
+
+class SimulatedEngine:
+    """One engine on a loopback port. Use as an async context manager, or `start` and `stop`.
+
+    `keys_path`: the public ticket keys (SCOPEKV_TICKET_KEYS); None is stock vLLM, without plugin.
+    """
+
+    def __init__(
+        self,
+        model: SimulatedModel,
+        *,
+        keys_path: Path | None,
+        api_key: str,
+        instance_group: str = "default",
+        block_size: int = 32,
+        blocks_max: int = 4096,
+    ) -> None:
+        self.model, self.api_key = model, api_key
+        self.cache = PrefixCache(block_size=block_size, blocks_max=blocks_max)
+        self.behaviour, self.seen = Behaviour(), Seen()
+        self.plugin: SimulatedPlugin | None = None
+        if keys_path is not None:
+            namespace = _namespace(model, block_size)
+            keys = KeyFile(keys_path)
+            self.plugin = SimulatedPlugin(self.cache, keys, namespace, instance_group)
+        self._server: Server | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    async def start(self) -> Self:
+        """Listen: on any free port at first, on the same one after a `stop`."""
+        self._server = Server(self._serve, error_map=_failure)
+        self._port = await self._server.start("127.0.0.1", self._port)
+        return self
+
+    async def stop(self) -> None:
+        """Cut every connection, as a killed process does."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close(grace_seconds=0)
+
+    async def restart(self) -> None:
+        """Stop, forget everything that was in memory, start again."""
+        await self.stop()
+        self.cache.clear()
+        if self.plugin is not None:
+            self.plugin.restart()
+        await self.start()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def _serve(self, request: Request, reply: Reply) -> None:
+        guarded = request.path.startswith("/v1/")  # vLLM leaves /health and /tokenize open
+        if guarded and request.header(b"authorization") != b"Bearer " + self.api_key.encode():
+            raise Refused("Unauthorized")
+        if request.path in (CHAT, COMPLETIONS):
+            await self._complete(request, reply)
+            return
+        answer = self._answer_plain(request)
+        reply.send(200, _JSON, msgspec.json.encode(answer))
+
+    def _answer_plain(self, request: Request) -> dict[str, Any]:
+        body = _object(request.body)
+        if request.path == "/health":
+            return {}
+        if request.path == "/v1/models":
+            card = {"id": self.model.name, "max_model_len": self.model.max_model_len}
+            return {"object": "list", "data": [card]}
+        if request.path == "/tokenize":
+            chat = "messages" in body
+            ids = self.model.chat_ids(body) if chat else self.model.text_ids(body["prompt"])
+            return {"tokens": ids, "count": len(ids), "max_model_len": self.model.max_model_len}
+        return self._answer_scopekv(request.path, body)
+
+    def _answer_scopekv(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.plugin is None or not path.startswith("/v1/scopekv/"):
+            raise NotFound("Not Found")
+        if path == "/v1/scopekv/status":
+            return self.plugin.status() | {"max_model_len": self.model.max_model_len}
+        if path == "/v1/scopekv/template":
+            shown = self.behaviour.template_shown
+            return self.model.describe() | ({"chat_template": shown} if shown else {})
+        if path == "/v1/scopekv/pin":
+            return self.plugin.pin(body["label"], body["ticket"], body["token_ids"])
+        if path == "/v1/scopekv/unpin":
+            return self.plugin.unpin(body["label"])
+        raise NotFound("Not Found")
+
+    async def _complete(self, request: Request, reply: Reply) -> None:
+        body = _object(request.body)
+        self.seen.calls.append(Call(request.path, request.headers, body))
+        self.seen.running += 1
+        try:
+            await asyncio.sleep(self.behaviour.head_seconds)
+            if self.behaviour.dies_after_events == 0:
+                raise asyncio.CancelledError  # the server cuts the connection
+            if self.behaviour.refuses:
+                self._refuse(body, reply)
+                return
+            answer = self._prefill(request.path, body)
+            if body.get("stream"):
+                await self._stream(answer, reply)
+            else:
+                reply.send(200, _JSON, msgspec.json.encode(answer.whole()))
+        except asyncio.CancelledError:
+            self.seen.abandoned += 1
+            raise
+        finally:
+            self.seen.running -= 1
+
+    def _refuse(self, body: dict[str, Any], reply: Reply) -> None:
+        words = f"refused: {body}" if self.behaviour.echoes_body else "refused, as told"
+        error = {"message": words, "type": "BadRequestError", "param": None, "code": 400}
+        reply.send(self.behaviour.refuses, _JSON, msgspec.json.encode({"error": error}))
+
+    def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
+        if body.get("model") != self.model.name:
+            raise NotFound("The model does not exist.")
+        salt, parameters = salt_of(body), body.get("kv_transfer_params") or {}
+        count = whole_number(body, "n", 1)
+        words = whole_number(body, "max_tokens", 16)
+        prompts = self._prompts(path, body, parameters)
+        made: list[Sequence] = []
+        for ids in prompts:
+            if len(ids) + 1 > self.model.max_model_len:
+                raise TooLarge(f"maximum context length is {self.model.max_model_len} tokens")
+            for number in range(count):
+                prefill = self.cache.prefill(ids, self._hashes(ids, parameters, salt))
+                text = list(self.model.words(prefill.content, number, words))
+                made.append(Sequence(len(ids), prefill.cached_tokens, text))
+        options = body.get("stream_options") or {}
+        return Answer(
+            chat=path == CHAT,
+            model=self.model.name,
+            created=int(time.time()),
+            per_prompt=count,
+            sequences=made,
+            counts_usage=options.get("include_usage") is True,
+        )
+
+    def _hashes(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Any:
+        if self.plugin is None or not self.plugin.works:
+            return self.cache.hashes(ids, lambda start, _: () if start else (f"salt {salt}",))
+        verdict = self.plugin.verdict(parameters.get("scopekv"), ids)
+        return self.plugin.hashes(verdict, ids, salt)
+
+    def _prompts(
+        self, path: str, body: dict[str, Any], parameters: dict[str, Any]
+    ) -> list[list[int]]:
+        if path == CHAT:
+            ids = parameters.get("prompt_token_ids")
+            return [ids if ids is not None else self.model.chat_ids(body)]
+        prompt = body.get("prompt")
+        if isinstance(prompt, str):
+            return [self.model.text_ids(prompt)]
+        if not isinstance(prompt, list) or not prompt:
+            raise Misuse("prompt must be text, token ids, or a list of either")
+        if isinstance(prompt[0], int):
+            return [prompt]
+        return [self.model.text_ids(p) if isinstance(p, str) else p for p in prompt]
+
+    async def _stream(self, answer: Answer, reply: Reply) -> None:
+        await reply.start(200, _EVENTS)
+        for number, event in enumerate(answer.events()):
+            if number == self.behaviour.dies_after_events:
+                await reply.write(event[: len(event) // 2])
+                await asyncio.sleep(0.01)  # let the half event leave
+                raise asyncio.CancelledError
+            await reply.write(event)
+            await asyncio.sleep(self.behaviour.event_seconds)
+        await reply.finish()
+
+
+def _namespace(model: SimulatedModel, block_size: int) -> Namespace:
+    return Namespace(
+        model=model.name,
+        revision="simulated",
+        tokenizer=hashlib.sha256(model.tokenizer_text.encode()).hexdigest(),
+        dtype="float32",
+        kv_dtype="auto",
+        block_size=block_size,
+        layout="simulated",
+        hash_algorithm="sha256",
+    )
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    body = msgspec.json.decode(data or b"{}")
+    if not isinstance(body, dict):
+        raise Misuse("the body must be a JSON object")
+    return body
+
+
+def _failure(error: Exception) -> Failure:
+    status = {NotFound: 404, Refused: 401, TooLarge: 400, Misuse: 400}
+    for kind, code in status.items():
+        if isinstance(error, kind):
+            return Failure(code, str(error), "BadRequestError", str(code))
+    return internal_failure(error)
