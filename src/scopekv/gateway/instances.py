@@ -14,13 +14,14 @@ import msgspec
 
 from scopekv.core.blocks import FORMAT_VERSION, Fingerprint
 from scopekv.core.tickets import AudienceId, KeyId
-from scopekv.errors import NotFound, ScopeKVError, Unavailable, UnknownModel
+from scopekv.errors import Misuse, NotFound, ScopeKVError, Unavailable, UnknownModel
 from scopekv.gateway.http.client import ClientPool
 from scopekv.gateway.http.messages import Headers
 from scopekv.gateway.model_text import model_text
 from scopekv.gateway.prompts import ModelText
 
 POLL_SECONDS = 2.0
+LOOK_SECONDS_MAX = 15.0  # a first status waits for the step that the engine is in
 ANSWER_BYTES_MAX = 64 << 20
 log = logging.getLogger("scopekv.instances")
 
@@ -69,7 +70,7 @@ class Instance:
         return [*own, (b"authorization", b"Bearer " + key.encode("ascii"))] if key else own
 
     async def ask(self, method: str, path: str, body: object = None, *, seconds: float = 10) -> Any:
-        """Call the engine's own API. Raises `Unavailable`, or `NotFound` for a 404."""
+        """Call the engine's own API. Raises `Unavailable`, `NotFound` (404), `Misuse` (other 4xx)."""
         data = b"" if body is None else msgspec.json.encode(body)
         answer = await self.pool.request(
             method, path, self.headers(), data, timeout_seconds=seconds
@@ -78,6 +79,8 @@ class Instance:
             content = await answer.read(ANSWER_BYTES_MAX)
         if answer.status == 404:
             raise NotFound(f"the engine has no {path}")
+        if 400 <= answer.status < 500:
+            raise Misuse(f"the engine refused {path} with {answer.status}")
         if answer.status != 200:
             raise Unavailable(f"the engine answered {path} with {answer.status}")
         try:
@@ -133,13 +136,15 @@ class Fleet:
     async def look(self, instance: Instance) -> None:
         """Ask an instance what it is now. Never raises for what it answers."""
         try:
-            listed = await instance.ask("GET", "/v1/models", seconds=3)
+            listed = await instance.ask("GET", "/v1/models", seconds=LOOK_SECONDS_MAX)
             instance.models = tuple(model["id"] for model in listed["data"])
             await self._look_at_plugin(instance)
         except NotFound:
             self._see(instance, Isolation.WHOLE_PROMPT, "the ScopeKV plugin did not answer")
-        except (ScopeKVError, KeyError, TypeError, ValueError) as error:
-            self.lost(instance, str(error) if isinstance(error, Unavailable) else "odd answer")
+        except ScopeKVError as error:
+            self.lost(instance, str(error))
+        except (KeyError, TypeError, ValueError):
+            self.lost(instance, "it does not answer as vLLM does")
 
     def lost(self, instance: Instance, reason: str) -> None:
         """Send nothing more to an instance until it answers again."""
@@ -147,14 +152,14 @@ class Fleet:
         self._see(instance, Isolation.NONE, reason)
 
     async def _look_at_plugin(self, instance: Instance) -> None:
-        status = await instance.ask("GET", "/v1/scopekv/status", seconds=5)
+        status = await instance.ask("GET", "/v1/scopekv/status", seconds=LOOK_SECONDS_MAX)
         instance.status = status
         problem = self._problem(status)
         if problem:
             self._see(instance, Isolation.WHOLE_PROMPT, problem)
             return
         if status["instance"] != instance.epoch:
-            template = await instance.ask("GET", "/v1/scopekv/template", seconds=20)
+            template = await instance.ask("GET", "/v1/scopekv/template", seconds=60)
             instance.models = tuple(template["models"])
             instance.text, note = await model_text(template, instance.ask)
             instance.block_size = int(status["block_size"])

@@ -154,7 +154,9 @@ class Warmer:
 
     async def _told(self, instance: Instance, path: str, body: object, label: str = "") -> bool:
         try:
-            answer = await instance.ask("POST", path, body)
+            answer = await instance.ask("POST", path, body, seconds=WARM_SECONDS_MAX)
+        except Unavailable:
+            return False
         except ScopeKVError as error:
             self._failed[instance.epoch, label] = self._failed.get((instance.epoch, label), 0) + 1
             log.warning("instance %s: %s", instance.address.name, error)

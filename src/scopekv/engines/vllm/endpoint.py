@@ -58,8 +58,12 @@ def _router() -> APIRouter:
     router = APIRouter(prefix="/v1/scopekv")
 
     @router.get("/status")
-    async def status(request: Request) -> Any:
-        return await _ask(request, "scopekv_status")
+    async def status(request: Request, live: bool = False) -> Any:
+        """What the engine is. It waits for the running step only the first time, or if `live`."""
+        state = request.app.state
+        if live or not hasattr(state, "scopekv_status"):
+            state.scopekv_status = await _ask(request, "scopekv_status")
+        return state.scopekv_status
 
     @router.get("/template")
     async def template(request: Request) -> Any:
