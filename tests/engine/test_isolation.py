@@ -12,6 +12,7 @@ from scopekv.simulate.stage import text_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 BLOCK = 32
+OBJECTS = {"kv_transfer_params", "vllm_xargs", "kv_hints"}
 Keys = dict[str, str]
 
 
@@ -35,8 +36,8 @@ async def test_the_public_document_is_shared_and_what_follows_is_not(
 
 async def test_i1_nothing_a_client_sends_reaches_another(client: PlainClient, keys: Keys) -> None:
     """Bob says in every field and header what could name Alice; she says the same."""
-    fields = {name: {"scopekv": "x"} for name in ("kv_transfer_params", "vllm_xargs", "kv_hints")}
-    fields |= {name: "alice" for name in STRIPPED - fields.keys() - {"priority"}}
+    fields: dict[str, object] = {name: {"scopekv": "x"} for name in OBJECTS}
+    fields |= dict.fromkeys(STRIPPED - OBJECTS - {"priority"}, "alice")
     headers = [
         (b"x-scopekv-user", b"alice"),
         (b"x-scopekv-org", b"acme"),

@@ -64,7 +64,8 @@ async def test_bad_tickets_read_nothing_and_a_good_one_reads_the_cache(
     before = (await status())["tickets"]
     for reason, ticket in bad.items():
         assert await ask(ids, ticket) == 0, reason
-    for odd in (7, [], {"a": 1}, "", "é", "x" * 9000):
+    odd_ones: tuple[object, ...] = (7, [], {"a": 1}, "", "é", "x" * 9000)
+    for odd in odd_ones:
         assert await ask(ids, odd) == 0
     after = (await status())["tickets"]
     for reason in bad:

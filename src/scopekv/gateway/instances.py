@@ -70,7 +70,7 @@ class Instance:
         return [*own, (b"authorization", b"Bearer " + key.encode("ascii"))] if key else own
 
     async def ask(self, method: str, path: str, body: object = None, *, seconds: float = 10) -> Any:
-        """Call the engine's own API. Raises `Unavailable`, `NotFound` (404), `Misuse` (other 4xx)."""
+        """Call the engine's own API. Raises `Unavailable`, `NotFound` (404) or `Misuse` (4xx)."""
         data = b"" if body is None else msgspec.json.encode(body)
         answer = await self.pool.request(
             method, path, self.headers(), data, timeout_seconds=seconds

@@ -51,7 +51,7 @@ class Deployment:
         settings = replace(self._settings, instances=tuple(engines))
         self._gateway = Gateway(settings, self.world)
         await self._gateway.start()
-        await self._gateway.warmer.settled()
+        await self._gateway.warmer.settle()
         return self
 
     async def stop(self) -> None:

@@ -73,7 +73,8 @@ class Stage:
         fleet = self.deployment.gateway.fleet
         for instance in fleet.instances:
             await fleet.look(instance)
-        await self.deployment.gateway.warmer.settle()
+        for _ in range(2):  # one round may have begun before what is to be seen
+            await self.deployment.gateway.warmer.settle()
 
 
 def text_of(seed: str, words: int) -> str:

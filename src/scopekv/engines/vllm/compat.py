@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from typing import Any
@@ -52,6 +53,20 @@ def check_seams() -> None:
                 f"vLLM's {function.__name__} takes {', '.join(found)}, not {', '.join(names)}: "
                 f"this build of {vllm_version()} is not one ScopeKV was tested with."
             )
+
+
+def hashing_modules() -> list[Any]:
+    """Every module that has its own name for the function that makes block keys."""
+    names = ("core.kv_cache_utils", "core.block_pool", "simple_kv_offload.manager")
+    modules = []
+    for name in names:
+        try:
+            module = importlib.import_module(f"vllm.v1.{name}")
+        except ModuleNotFoundError:  # simple_kv_offload is not in every tested version
+            continue
+        if hasattr(module, "generate_block_hash_extra_keys"):
+            modules.append(module)
+    return modules
 
 
 def check_config(vllm_config: Any) -> None:

@@ -117,13 +117,12 @@ def installed_guard() -> Guard | None:
 
 def install(guard: Guard) -> None:
     """Wrap vLLM's seams: block keys wherever they were imported, engine start, engine calls."""
-    from vllm.v1.core import block_pool, kv_cache_utils
+    from vllm.v1.core import kv_cache_utils
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.engine.core import EngineCore
-    from vllm.v1.simple_kv_offload import manager as simple_offload
 
     keyed = scoped_extra_keys(guard, kv_cache_utils.generate_block_hash_extra_keys)
-    for module in (kv_cache_utils, block_pool, simple_offload):
+    for module in compat.hashing_modules():
         module.generate_block_hash_extra_keys = keyed
     Scheduler.__init__ = _checked_start(guard, Scheduler.__init__)
     EngineCore.collective_rpc = _own_calls(guard, EngineCore.collective_rpc)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+log = logging.getLogger("vllm.scopekv")
 
 
 def template_of(state: Any) -> dict[str, Any]:
@@ -11,17 +14,20 @@ def template_of(state: Any) -> dict[str, Any]:
     `renderable` is False where prompts are not made by a Hugging Face tokenizer and a Jinja
     template (Mistral, Harmony): a gateway then leaves rendering to the engine.
     """
-    renderer = state.online_renderer
-    config, tokenizer = renderer.model_config, renderer.renderer.tokenizer
     names = [model.name for model in state.openai_serving_models.base_model_paths]
-    answer: dict[str, Any] = {
-        "models": names,
-        "max_model_len": config.max_model_len,
-        "renderable": False,
-    }
+    answer: dict[str, Any] = {"models": names, "renderable": False}
+    try:
+        return answer | _rendering(state.online_renderer)
+    except (AttributeError, ImportError, TypeError, ValueError) as error:
+        log.warning("prompts are left to the engine: %s", type(error).__name__)
+        return answer
+
+
+def _rendering(renderer: Any) -> dict[str, Any]:
+    config, tokenizer = renderer.model_config, renderer.renderer.tokenizer
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or renderer.use_harmony or config.enable_prompt_embeds:
-        return answer
+        return {}
     plain = _chat_template(renderer, tokenizer, None)
     with_tools = _chat_template(renderer, tokenizer, [{}])
     special = {
@@ -29,7 +35,7 @@ def template_of(state: Any) -> dict[str, Any]:
         for key, value in tokenizer.special_tokens_map.items()
         if isinstance(value, str)
     }
-    return answer | {
+    return {
         "renderable": True,
         "tokenizer": backend.to_str(),
         "chat_template": plain,
