@@ -158,7 +158,7 @@ def status(direct: PlainClient, engine: EngineInstance) -> Callable[[], Awaitabl
     """What the plugin says of itself now."""
 
     async def ask() -> Any:
-        return (await direct.send("GET", "/v1/scopekv/status", key=engine.api_key)).json
+        return (await direct.send("GET", "/v1/scopekv/status?live=true", key=engine.api_key)).json
 
     return ask
 

@@ -85,9 +85,7 @@ def test_nothing_a_client_sends_widens(
     who: Principal, sent: Narrowing, other: Narrowing, given_rules: RoleRules, prompt: list[Part]
 ) -> None:
     """L2: every scope is a document's that may be read, the caller's own organisation, or own."""
-    for part, decision in zip(
-        prompt, decide_parts(prompt, who, sent, given_rules), strict=True
-    ):
+    for part, decision in zip(prompt, decide_parts(prompt, who, sent, given_rules), strict=True):
         scope = decision.scope
         if scope.kind is ScopeKind.DOCUMENT:
             assert part.document is not None

@@ -256,7 +256,9 @@ def keys() -> dict[str, Any]:
     listed = {"version": 1, "keys": [signer.public_key.hex()]}
     return {
         "root_key_file": SECRET.hex() + "\n",
-        "derived": {name: root.derive(name).hex() for name in ("", "scope names", "ticket signing 1")},
+        "derived": {
+            name: root.derive(name).hex() for name in ("", "scope names", "ticket signing 1")
+        },
         "public_key_file": json.dumps(listed, indent=1) + "\n",
         "key_id": signer.key_id.hex(),
         "invalid_root_keys": [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +158,13 @@ def test_no_public_keys(case: dict[str, Any], tmp_path: Path) -> None:
     path.write_text(case["file"])
     with pytest.raises(ConfigError, match="SCOPEKV_TICKET_KEYS"):
         read_public_keys(path)
+
+
+def test_the_worked_example_of_the_document_is_a_vector() -> None:
+    text = (HERE.parents[1] / "docs" / "formats.md").read_text()
+    block = text.split("<!-- worked example")[1].split("```")[1]
+    lines = [re.match(r"[0-9a-f ]+(?= |$)", line) for line in block.strip().splitlines()]
+    written = "".join(found[0] for found in lines if found).replace(" ", "")
+    ticket = load("tickets")["valid"][1]["ticket"]
+    raw = base64.urlsafe_b64decode(ticket + "=" * (-len(ticket) % 4))
+    assert written == raw.hex()

@@ -113,9 +113,7 @@ audience = st.sampled_from(["public", "org:acme", "org:globex", "user:acme/ann"]
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.tuples(letters, audience), max_size=5), st.text("ab\n", max_size=20))
-def test_matches_equal_those_of_a_plain_search(
-    listed: list[tuple[str, str]], text: str
-) -> None:
+def test_matches_equal_those_of_a_plain_search(listed: list[tuple[str, str]], text: str) -> None:
     """At each boundary: separators in order, then the longest readable text."""
     index = DocumentIndex([published(str(i), *one) for i, one in enumerate(listed)])
     readable = [t for t, audience in listed if "globex" not in audience]

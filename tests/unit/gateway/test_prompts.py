@@ -129,9 +129,7 @@ def shape(prompt: Prompt) -> list[Scope]:
         ([{"role": "assistant", "content": None, "tool_calls": []}, user("a")], [OWN]),
     ],
 )
-def test_the_shape_of_segments(
-    model: ModelText, messages: list[Any], scopes: list[Scope]
-) -> None:
+def test_the_shape_of_segments(model: ModelText, messages: list[Any], scopes: list[Scope]) -> None:
     prompt = chat_prompt({"messages": messages}, caller(), model)
     assert shape(prompt) == scopes
     whole = "".join(piece for piece, _ in spans(prompt, model))

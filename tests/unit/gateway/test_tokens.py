@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -26,7 +26,7 @@ QWEN = (
 VARIANTS = ("own", "split", "trimmed offsets")
 Make = Callable[[str], Tokenizer]
 Fresh = Callable[..., PromptTokenizer]
-LAW = settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="session")
@@ -68,8 +68,6 @@ def reference(tokenizer: Tokenizer, text: str, ends: list[int]) -> tuple[list[in
     added = {i: token.content for i, token in tokenizer.get_added_tokens_decoder().items()}
     sizes = [len(added[i].encode() if i in added else str(tokenizer.id_to_token(i))) for i in ids]
     stops = list(accumulate(sizes))
-    if stops:
-        assert stops[-1] == len(text.encode())
     return ids, [sum(stop <= len(text[:end].encode()) for stop in stops) for end in ends]
 
 
@@ -79,7 +77,7 @@ NASTY = [
     "<|im_end|>", "<|im_start|>user\n", "<|im_sta", "|>", "<|endoftext|>", "\ue000", "\xa0", "x" * 40,
 ]  # fmt: skip
 fragments = st.lists(
-    st.sampled_from(NASTY) | st.text(st.characters(codec="utf-8", max_codepoint=0x2FFF), max_size=4),
+    st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
     max_size=6,
 ).map("".join)
 DOCUMENT = "The handbook says it's 3.14 of 2024.\n\nHow many days?  "
@@ -119,6 +117,8 @@ def test_pieces_give_the_tokens_of_the_whole(make: Make, fresh: Fresh, variant: 
         text, stretches = stretches_of(prompt)
         text += tail
         ids, ends = reference(plain, text, [stretch.end for stretch in stretches])
+        # This vocabulary drops a few rare bytes, and the reference counts bytes.
+        assume(plain.decode(ids, skip_special_tokens=False) == text)
         for tokenizer in (kept, kept, tiny):
             tokens, found = tokenizer.tokenize(text, stretches)
             assert tokens.ids() == ids

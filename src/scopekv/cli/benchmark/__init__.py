@@ -1,0 +1,1 @@
+"""The parts of `scopekv bench`: texts, requests, engines, modes, table and chart."""
