@@ -91,13 +91,18 @@ def document() -> str:
 
 @pytest.fixture(scope="session")
 def keys(written: Deployment, document: str) -> Keys:
-    """API keys by name: alice and ann of acme, bob of globex, desk (a service account of acme)."""
+    """API keys by name: alice and ann of acme, bob of globex, desk (a service account of acme).
+
+    first of acme and second of globex are for the one test that counts their first requests.
+    """
     written.publish("manual", "public", document)
     return {
         "alice": written.account("acme", "alice"),
         "ann": written.account("acme", "ann"),
         "bob": written.account("globex", "bob"),
         "desk": written.account("acme", "desk", service=True),
+        "first": written.account("acme", "first"),
+        "second": written.account("globex", "second"),
     }
 
 

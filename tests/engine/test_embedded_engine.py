@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from scopekv.engines.embedded import EmbeddedEngines, EngineInstance
+from scopekv.engines.embedded import EngineInstance
 from scopekv.engines.model import MODEL_NAME
-from scopekv.engines.settings import EngineSettings
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine]
 
 
 def post(instance: EngineInstance, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -26,32 +25,27 @@ def post(instance: EngineInstance, path: str, body: dict[str, Any]) -> dict[str,
     return answer
 
 
-async def test_the_engine_names_the_capital_of_france(model_dir: Path, data_dir: Path) -> None:
-    engines = EmbeddedEngines(EngineSettings(model_dir=model_dir, data_dir=data_dir))
-    (instance,) = await engines.start()
-    try:
-        await engines.wait_ready()
-        body = {
-            "model": MODEL_NAME,
-            "prompt": "The capital of France is",
-            "max_tokens": 3,
-            "temperature": 0,
-        }
-        answer = await asyncio.to_thread(post, instance, "/v1/completions", body)
-        assert "Paris" in answer["choices"][0]["text"]
-        # Long enough for whole blocks of 32 tokens to come from the cache the second time.
-        body |= {"prompt": "A short story about a lighthouse. " * 20}
-        cached = [
-            (await asyncio.to_thread(post, instance, "/v1/completions", body))["usage"][
-                "prompt_tokens_details"
-            ]["cached_tokens"]
-            for _ in range(2)
-        ]
-        assert cached[0] == 0
-        assert cached[1] >= 128
-        assert cached[1] % 32 == 0
-    finally:
-        await engines.stop()
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_engine_names_the_capital_of_france(stock: EngineInstance) -> None:
+    body = {
+        "model": MODEL_NAME,
+        "prompt": "The capital of France is",
+        "max_tokens": 3,
+        "temperature": 0,
+    }
+    answer = await asyncio.to_thread(post, stock, "/v1/completions", body)
+    assert "Paris" in answer["choices"][0]["text"]
+    # Long enough for whole blocks of 32 tokens to come from the cache the second time.
+    body |= {"prompt": "A short story about a lighthouse. " * 20}
+    cached = [
+        (await asyncio.to_thread(post, stock, "/v1/completions", body))["usage"][
+            "prompt_tokens_details"
+        ]["cached_tokens"]
+        for _ in range(2)
+    ]
+    assert cached[0] == 0
+    assert cached[1] >= 128
+    assert cached[1] % 32 == 0
 
 
 def test_transformers_reads_the_folders_tokenizer_as_it_is(model_dir: Path) -> None:

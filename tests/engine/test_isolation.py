@@ -23,7 +23,7 @@ async def test_the_public_document_is_shared_and_what_follows_is_not(
     detail = [(b"x-scopekv-detail", b"1")]
     answers = [
         await client.chat(keys[name], document, question, headers=detail)
-        for name in ("alice", "bob", "alice", "bob")
+        for name in ("first", "second", "first", "second")
     ]
     segments = answers[0].json["scopekv"]["segments"]
     shared = segments[0]["tokens"] // BLOCK * BLOCK

@@ -118,7 +118,7 @@ async def test_the_engines_own_refusal_passes_and_names_the_field(stage: Stage, 
     answer = await stage.client.chat(keys["alice"], "hi", max_tokens="many")
     assert answer.status == 400
     assert "max_tokens" in answer.error["message"]
-    odd = {"messages": [{"role": "user", "content": [5]}]}
+    odd: dict[str, Any] = {"messages": [{"role": "user", "content": [5]}]}
     assert (await stage.client.chat(keys["alice"], "hi", **odd)).status == 400
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -34,8 +35,13 @@ async def test_unknown_fields_pass_untouched_and_known_dangers_do_not(
     stage: Stage, keys: Keys
 ) -> None:
     before = len(stage.engine.seen.calls)
-    kept = {"temperature": 0.25, "seed": 7, "made_up": {"deep": [1, None, "ü"]}, "logit_bias": {}}
-    dropped = dict.fromkeys(STRIPPED, "someone-elses")
+    kept: dict[str, Any] = {
+        "temperature": 0.25,
+        "seed": 7,
+        "made_up": {"deep": [1, None, "ü"]},
+        "logit_bias": {},
+    }
+    dropped: dict[str, Any] = dict.fromkeys(STRIPPED, "someone-elses")
     assert (await stage.client.chat(keys["alice"], "hi", **kept, **dropped)).status == 200
     (call,) = new_calls(stage, before)
     assert {name: call.body[name] for name in kept} == kept

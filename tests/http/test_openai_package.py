@@ -1,4 +1,4 @@
-"""The openai package against the gateway: sync and async, streaming and not, raw, and its errors."""
+"""The openai package on the gateway: sync and async, streaming and not, raw, and its errors."""
 
 from __future__ import annotations
 

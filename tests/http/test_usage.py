@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ def detail_of(answer: Answer) -> list[dict[str, object]]:
         return rows
     (line,) = [line for line in answer.content.splitlines() if line.startswith(b": ")]
     rows = json.loads(line[2:])["scopekv"]["segments"]
+    assert isinstance(rows, list)
     return rows
 
 
@@ -31,7 +33,7 @@ async def test_whole_and_stream_count_the_same(stage: Stage, keys: Keys) -> None
     total = first.json["usage"]["prompt_tokens"]
     whole = (total - 1) // BLOCK * BLOCK
     again = await stage.client.chat(keys["alice"], prompt)
-    asked = {"stream": True, "stream_options": {"include_usage": True}}
+    asked: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
     stream = await stage.client.chat(keys["alice"], prompt, **asked)
     usage = stream.events[-1]["usage"]
     assert first.cached == 0
@@ -43,7 +45,9 @@ async def test_whole_and_stream_count_the_same(stage: Stage, keys: Keys) -> None
 async def test_a_stream_that_did_not_ask_gets_no_usage_event(
     stage: Stage, keys: Keys, options: dict[str, object] | None
 ) -> None:
-    fields = {"stream": True} | ({"stream_options": options} if options is not None else {})
+    fields: dict[str, Any] = {"stream": True} | (
+        {"stream_options": options} if options is not None else {}
+    )
     answer = await stage.client.chat(keys["alice"], "hi", **fields)
     assert answer.events
     assert all(event["choices"] and "usage" not in event for event in answer.events)
@@ -61,9 +65,9 @@ async def test_detail_says_per_segment_what_came_from_the_cache(stage: Stage, ke
     assert [row["scope"] for row in rows] == ["document", "user"]
     assert [row["cached_tokens"] for row in rows] == [0, 0]
     assert sum(int(str(row["tokens"])) for row in rows) == first.json["usage"]["prompt_tokens"]
-    for stream in (False, True):
+    for name, stream in (("ann", False), ("pat", True)):
         answer = await stage.client.chat(
-            keys["ann"], text, text_of(f"other {stream}", 40), headers=DETAIL, stream=stream
+            keys[name], text, text_of(name, 40), headers=DETAIL, stream=stream
         )
         document, own = detail_of(answer)
         assert document["cached_tokens"] == int(str(document["tokens"])) // BLOCK * BLOCK

@@ -167,7 +167,7 @@ def test_a_planted_leak_is_caught(leak: str) -> None:
             covered = {
                 "no scopes": "",
                 "first scope only": scopes[inside[0]].hex(),
-                "last scope only": scopes[[i for i, s in enumerate(ends) if s >= end][0]].hex(),
+                "last scope only": scopes[next(i for i, s in enumerate(ends) if s >= end)].hex(),
             }
             assert tagger.tag(start, end)
             return covered[leak]

@@ -73,10 +73,7 @@ def read_public_keys(path: Path) -> dict[KeyId, Check]:
 
 
 class KeyFile(Mapping[KeyId, Check]):
-    """The keys of a file that may change: an unknown key id looks once more if the file did.
-
-    A rotation thus reaches running engines by replacing the file.
-    """
+    """The keys of a file as it is now: a rotation reaches running engines by replacing the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,7 +81,7 @@ class KeyFile(Mapping[KeyId, Check]):
         self._keys = read_public_keys(path)
 
     def __getitem__(self, wanted: KeyId) -> Check:
-        if wanted not in self._keys and (stamp := self._stat()) != self._stamp:
+        if (stamp := self._stat()) != self._stamp:
             self._stamp = stamp
             with contextlib.suppress(ConfigError):  # half a rotation: keep what was good
                 self._keys = read_public_keys(self._path)

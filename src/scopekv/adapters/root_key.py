@@ -34,7 +34,10 @@ def load_or_create(path: Path) -> RootKey:
 
     Raises `ConfigError` where others may read the file, or it is no key.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot write the root key at {path}: {error.strerror}") from error
     if not path.exists():
         _create(path)
     try:

@@ -21,7 +21,7 @@ from scopekv.cli.benchmark.stages import EngineChoice, scoped_stage, stock_engin
 from scopekv.cli.benchmark.texts import make_texts
 from scopekv.cli.options import data_dir_option, default_data_dir
 from scopekv.cli.running import run
-from scopekv.core.article import Shape
+from scopekv.core.article import Costs, Plan, Shape, cache_tokens
 from scopekv.engines.model import MODEL_NAME, ensure_model
 from scopekv.errors import ConfigError
 
@@ -123,25 +123,26 @@ async def _measure(options: _Options, folder: Path, console: Console) -> Article
         dtype=options.dtype,
         prompt_tokens_max=shape.prompt_tokens,
     )
-    own = shape.document_tokens + shape.requests * shape.question_tokens
-    group = shape.document_tokens + shape.count * shape.question_tokens
-    stock_tokens = shape.users * own + group + (shape.users + 3) * shape.prompt_tokens
+    stock_tokens, scoped_tokens = cache_tokens(shape)
     budget = options.budget_minutes * 60
     with _progress(console) as progress:
         task = progress.add_task("Starting stock vLLM", total=None)
+
+        def planned(plan: Plan, costs: Costs) -> None:
+            progress.console.print(_words(plan, costs, shape), highlight=False)
+            progress.update(task, completed=0, total=plan.seconds(shape, costs))
+
         measured = Article(
             shape,
             texts,
             lambda what, seconds: progress.update(task, description=what, advance=seconds),
-            lambda seconds: progress.update(task, completed=0, total=seconds),
+            planned,
             began + budget if budget else None,
         )
-        async with stock_engine(choice, stock_tokens + stock_tokens // 10) as engine:
+        async with stock_engine(choice, stock_tokens) as engine:
             measured.start_seconds = time.monotonic() - began
             await measured.stock(engine.url, engine.api_key, MODEL_NAME)
         progress.update(task, description="Starting vLLM with ScopeKV, publishing the document")
-        # Pinned documents may hold half of the blocks: three forms of it, and room for the rest.
-        scoped_tokens = 8 * shape.document_tokens + 2 * group
         users = shape.users
         async with scoped_stage(
             choice, scoped_tokens, document=texts.document, users=users
@@ -151,6 +152,17 @@ async def _measure(options: _Options, folder: Path, console: Console) -> Article
             progress.update(task, advance=warm_seconds)
             await measured.scopekv(stage, MODEL_NAME)
     return measured
+
+
+def _words(plan: Plan, costs: Costs, shape: Shape) -> str:
+    """What will be measured, and why not more."""
+    minutes = plan.seconds(shape, costs) / 60
+    return (
+        f"A whole prompt takes {costs.whole_seconds:.1f} s here, one with a cached document "
+        f"{costs.later_seconds:.1f} s. Measuring {plan.later} of {shape.requests - 1} later "
+        f"requests of each user, {plan.users} of {shape.users} users under per-user salts, and "
+        f"{plan.none} requests without a cache: about {minutes:.0f} minutes more."
+    )
 
 
 def _progress(console: Console) -> Progress:

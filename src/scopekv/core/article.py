@@ -22,6 +22,8 @@ from scopekv.errors import Misuse
 
 NONE_MEASURED_MIN = 2  # a first and a later request
 USERS_MEASURED_MIN = 2
+WARM_FORMS = 3  # a public document is warmed in each form that requests may have
+_GLUE_TOKENS = 64  # of a chat template, around a document
 RESERVE = 1.15  # plans are made for this many times the measured seconds
 
 
@@ -152,6 +154,20 @@ def private_hit(shape: Shape, block_size: int, cached_tokens: int) -> int:
     return max(0, cached_tokens - whole)
 
 
+def cache_tokens(shape: Shape) -> tuple[int, int]:
+    """Tokens that the caches of the stock and of the scoped engine must hold, with a tenth spare.
+
+    Within a mode nothing is evicted. Blocks of a finished mode may be: salts keep later modes from
+    using them anyway. Pinned documents may take half of the scoped engine's cache.
+    """
+    own = shape.document_tokens + shape.requests * shape.question_tokens
+    group = shape.document_tokens + shape.count * shape.question_tokens
+    stock = max(shape.users * own, group) + 2 * shape.prompt_tokens
+    forms = WARM_FORMS * (shape.document_tokens + _GLUE_TOKENS)
+    scoped = max(2 * forms, forms + group + 2 * shape.question_tokens)
+    return stock + stock // 10, scoped + scoped // 10
+
+
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Measured seconds: of a whole prompt, of one whose document is cached, of an engine start."""
@@ -159,7 +175,7 @@ class Costs:
     whole_seconds: float
     later_seconds: float
     start_seconds: float
-    warm_forms: int = 3  # a public document is warmed in each form that requests may have
+    warm_forms: int = WARM_FORMS
     probes: int = 2
 
 

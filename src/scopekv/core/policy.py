@@ -117,6 +117,7 @@ def decide(
         return Decision(private, reason, allowed=False)
     if private_before:
         return Decision(private, ScopeReason.AFTER_PRIVATE)
-    if rules.level(role) is Level.ORG:
+    asked_apart = role is PartRole.MESSAGES and narrowing != Narrowing()
+    if rules.level(role) is Level.ORG and not asked_apart:
         return Decision(Scope(ScopeKind.ORG, (principal.org_uid,)), ScopeReason.ROLE_RULE)
     return Decision(private, ScopeReason.PRIVATE_DEFAULT)

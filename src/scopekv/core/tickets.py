@@ -184,7 +184,10 @@ def matching_grants(ticket: Ticket, token_ids: Sequence[int]) -> int:
     inside = [end for end, _ in closed if end <= len(token_ids)]
     if not inside:
         return 0
-    digests = prefix_digests(encode_tokens(token_ids[: inside[-1]]), inside)
+    try:
+        digests = prefix_digests(encode_tokens(token_ids[: inside[-1]]), inside)
+    except Misuse:
+        return 0  # what has no encoding has no digest
     for index, digest in enumerate(digests):
         if digest != closed[index][1]:
             return index

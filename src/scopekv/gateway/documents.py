@@ -31,6 +31,8 @@ class DocumentIndex:
         self.documents = tuple(documents)
         for document in self.documents:
             head = document.text[:_HEAD_CHARS]
+            if not head:
+                continue
             self._by_head.setdefault(head, []).append(document)
             self._lengths.add(len(head))
         for same_head in self._by_head.values():

@@ -22,7 +22,7 @@ from scopekv.core.tickets import (
 )
 from scopekv.gateway.tokens import Tokens
 
-NAMES_MAX = 100_000
+NAMES_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -16,7 +16,7 @@ from scopekv.core.scopes import Narrowing, Principal, Scope, private_scope
 from scopekv.core.segments import Part, Segment, decide_parts, plan_segments
 from scopekv.errors import Misuse
 from scopekv.gateway.documents import DocumentIndex
-from scopekv.gateway.template import ChatTemplate, NotRenderable
+from scopekv.gateway.template import ChatTemplate, Message, NotRenderable, Rendered
 from scopekv.gateway.tokens import PromptTokenizer, Stretch, Tokens
 
 _ROLES = {
@@ -111,16 +111,13 @@ def chat_prompt(body: Mapping[str, Any], caller: Caller, model: ModelText) -> Pr
         return private_prompt(caller)
     stretches: list[_Stretch] = []
     position = len(rendered.glue[0])
-    if tools:
+    plain = _plain_messages(messages, tools, rendered, model)
+    if tools and plain:
         stretches.append(_Stretch(position, Part(PartRole.TOOLS)))
-    for index, message in enumerate(messages):
+    for index, message in enumerate(messages[:plain]):
         role, shown = _ROLES[message["role"]], rendered.contents[index]
         after = position + len(shown) + len(rendered.glue[index + 1])
-        if len(message) > 2:
-            # Its other fields stand in the glue on either side, which is the caller's text too.
-            stretches.append(_Stretch(after, Part(role)))
-        else:
-            stretches += _content_stretches(role, texts[index], shown, position, caller)
+        stretches += _content_stretches(role, texts[index], shown, position, caller)
         position = after
     return _prompt(rendered.text, stretches, caller, model.tokenizer, special=False)
 
@@ -166,6 +163,25 @@ def _extras(message: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(message.get("name"), str):
         extras["name"] = message["name"]
     return extras
+
+
+def _plain_messages(
+    messages: Sequence[Message],
+    tools: Sequence[Any] | None,
+    rendered: Rendered,
+    model: ModelText,
+) -> int:
+    """How many leading messages stand in the prompt with nothing of the caller's around them.
+
+    A message's other fields are rendered in the glue beside it, so all from the first message that
+    has some is the caller's own; and before it only if the template did not bring them forward.
+    """
+    plain = next((i for i, message in enumerate(messages) if len(message) > 2), len(messages))
+    if 0 < plain < len(messages):
+        alone = _template(model, tools).render(messages[:plain], tools)
+        if alone.glue[:plain] != rendered.glue[:plain]:
+            return 0
+    return plain
 
 
 def _template(model: ModelText, tools: object) -> ChatTemplate:
@@ -250,5 +266,7 @@ def _prompt(
         Stretch(stretch.end, owner, fixed=decision.allowed and stretch.part.document is not None)
         for stretch, owner, decision in zip(stretches, owners, decisions, strict=True)
     ]
+    rest = owners[-1] if owners else ()
+    marks.append(Stretch(len(text), (*rest, caller.private)))
     tokens, ends = tokenizer.tokenize(text, marks, special=special)
-    return Prompt(plan_segments(scopes, ends, caller.private), tokens)
+    return Prompt(plan_segments(scopes, ends[:-1], caller.private), tokens)

@@ -22,6 +22,7 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
+from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
@@ -186,7 +187,12 @@ class PromptTokenizer:
         key = ("anchor", tuple(stretch.owner for stretch in inside), prefix, tuple(ends))
         known = self._recall(key)
         if isinstance(known, _Anchor):
-            return known
+            return known if known.cut else None
+        made = self._make_anchor(prefix, ends, before)
+        self._remember(key, made or _Anchor(0, _NOTHING, (), _cost(_NOTHING, prefix)))
+        return made
+
+    def _make_anchor(self, prefix: str, ends: Sequence[int], before: _Anchor) -> _Anchor | None:
         cut = self._last_safe_cut(prefix, before.cut)
         if cut is None or (len(ends) > 1 and cut <= ends[-2]):
             return None
@@ -197,9 +203,7 @@ class PromptTokenizer:
         count = len(before.tokens)
         tokens = Tokens.join([before.tokens, Tokens.of(region)])
         ends_before = (*before.ends, *(count + end for end in inner))
-        made = _Anchor(cut, tokens, ends_before, _cost(tokens, prefix))
-        self._remember(key, made)
-        return made
+        return _Anchor(cut, tokens, ends_before, _cost(tokens, prefix))
 
     def _last_safe_cut(self, prefix: str, start: int) -> int | None:
         """The last pre-token boundary whose left side cannot change, whatever follows `prefix`.
@@ -288,9 +292,14 @@ def _splits_locally(tokenizer: Tokenizer) -> bool:
     )
 
 
+def _untrimmed(part: dict[str, Any]) -> dict[str, Any]:
+    return part | {"trim_offsets": False} if part.get("trim_offsets") is True else part
+
+
 def load_tokenizer(text: str) -> Tokenizer:
     """Read a tokenizer.json. Raises `Misuse` where it is not one."""
     try:
-        return Tokenizer.from_str(text)
+        parts = json.loads(text, object_hook=_untrimmed)
+        return Tokenizer.from_str(json.dumps(parts))
     except Exception as error:  # the library raises it bare
         raise Misuse(f"the engine's tokenizer cannot be read: {error}") from error

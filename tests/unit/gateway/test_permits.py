@@ -88,8 +88,8 @@ def test_without_tokens_there_is_one_open_grant() -> None:
     segments = (Segment(0, None, OWN),)
     ticket = read(issuer().ticket(ANN, segments, (4,), None, namespace=HOME, uses=1))
     assert [(g.end, g.scope, g.epoch) for g in ticket.grants] == [(None, OWN.id(SECRET), 4)]
+    wide = (Segment(0, 2, DOC), *segments)
     with pytest.raises(Misuse):
-        wide = (Segment(0, 2, DOC), *segments)
         issuer().ticket(ANN, wide, (0, 0), None, namespace=HOME, uses=1)
 
 

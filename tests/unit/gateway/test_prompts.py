@@ -133,7 +133,7 @@ def test_the_shape_of_segments(model: ModelText, messages: list[Any], scopes: li
     prompt = chat_prompt({"messages": messages}, caller(), model)
     assert shape(prompt) == scopes
     whole = "".join(piece for piece, _ in spans(prompt, model))
-    assert whole.endswith("<|im_start|>assistant\n") or whole.endswith("assistant")
+    assert whole.endswith(("<|im_start|>assistant\n", "<|im_start|>assistant"))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,21 @@ def test_fields_of_the_first_message_are_not_the_tools(model: ModelText, text: s
     tool = {"type": "function", "function": {"name": "find", "description": "d"}}
     body = {"messages": [user(text, name="markedname")], "tools": [tool]}
     prompt = chat_prompt(body, caller(), model)
-    assert all(OWN in chain for chain in chains_of("markedname", prompt, model))
+    if prompt.tokens is None:
+        assert shape(prompt) == [OWN]
+    else:
+        assert all(OWN in chain for chain in chains_of("markedname", prompt, model))
+
+
+def test_fields_of_a_message_are_not_its_neighbours(model: ModelText) -> None:
+    """A system message with fields of its own owns no glue that the next message's stand in."""
+    named = {**system("Be kind."), "name": "rules"}
+    body = {"messages": [named, user("Hi", name="markedname")]}
+    prompt = chat_prompt(body, caller(), model)
+    if prompt.tokens is None:
+        assert shape(prompt) == [OWN]
+    else:
+        assert all(OWN in chain for chain in chains_of("markedname", prompt, model))
 
 
 def test_a_session_narrows_the_private_part_alone(model: ModelText) -> None:

@@ -73,8 +73,10 @@ def reference(tokenizer: Tokenizer, text: str, ends: list[int]) -> tuple[list[in
 
 NASTY = [
     "", " ", "  ", "\n", "\n\n", "\t", "\r\n", "   \n  ", "a", "The", " end", "'s", "'ll", "it's",
-    "1", "12", "2024", "3.14", "é", "🙂", "👩‍👩‍👧", "日本語", "ﷺ", "\u0301", "…", "--", "://", "<|",
-    "<|im_end|>", "<|im_start|>user\n", "<|im_sta", "|>", "<|endoftext|>", "\ue000", "\xa0", "x" * 40,
+    "1", "12", "2024", "3.14", "é", "🙂", "👩‍👩‍👧",
+    "日本語", "ﷺ", "\u0301", "…", "--", "://", "<|",
+    "<|im_end|>", "<|im_start|>user\n", "<|im_sta", "|>", "<|endoftext|>", "\ue000",
+    "\xa0", "x" * 40,
 ]  # fmt: skip
 fragments = st.lists(
     st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=["Cs"]), max_size=4),

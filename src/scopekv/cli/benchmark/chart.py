@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ _COLOURS = {
 
 def load_pyplot() -> Any:
     """Import matplotlib for files only (no display). Raises `ConfigError` where it is absent."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
     try:
         matplotlib = importlib.import_module("matplotlib")
     except ImportError as error:

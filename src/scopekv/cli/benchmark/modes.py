@@ -41,7 +41,7 @@ class Article:
     shape: Shape
     texts: Texts
     advance: Advance
-    planned: Callable[[float], None]  # told the seconds still expected
+    planned: Callable[[Plan, Costs], None]  # told once, when the first user has been measured
     deadline: float | None
     start_seconds: float = 30.0
     plan: Plan | None = None
@@ -101,7 +101,7 @@ class Article:
         else:
             plan = plan_within(self.shape, self.costs, self.deadline - time.monotonic())
         self.plan = plan
-        self.planned(plan.seconds(self.shape, self.costs))
+        self.planned(plan, self.costs)
         return plan
 
     def _planned(self) -> Plan:

@@ -82,10 +82,10 @@ def show(article: Article, console: Console) -> None:
     )
     table.add_column("", no_wrap=True)
     for heading in (
-        *("token hit rate", "prefilled tokens", "first TTFT p50 / p99 ms"),
-        *("later TTFT p50 / p99 ms", "private hits across users", "measured"),
+        *("token\nhit rate", "prefilled\ntokens", "first TTFT ms\np50 / p99"),
+        *("later TTFT ms\np50 / p99", "private\nhits", "measured"),
     ):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for mode, title in TITLES.items():
         found = article.results[mode]
         table.add_row(
@@ -95,7 +95,7 @@ def show(article: Article, console: Console) -> None:
             f"{found.first_ttft_ms_p50:,.0f} / {found.first_ttft_ms_p99:,.0f}",
             f"{found.later_ttft_ms_p50:,.0f} / {found.later_ttft_ms_p99:,.0f}",
             f"{found.private_hits_across_users:,}",
-            f"{found.requests_measured} of {found.requests}",
+            f"{found.requests_measured}/{found.requests}",
         )
     console.print(table)
     for line in notes(article.results):
@@ -108,12 +108,13 @@ def notes(results: Mapping[Mode, Figures]) -> list[str]:
     users, all_forms = scoped.token_hit_rate_users, scoped.token_hit_rate_all_warming
     read = "ScopeKV read the document when it was published; that counts as prefill here, as the "
     rates = f"Over users' requests alone its token hit rate is {users:.1%}; with the warming of "
-    private = f"Private hits: cached tokens of {scoped.probes} questions of one user that another "
+    private = f"Private hits across users: cached tokens of {scoped.probes} questions of one that "
     none = "No cache: each request has a salt of its own on the same engine, so by definition no "
     lines = [
         read + "group's first request does.",
         rates + f"every form a request may have ({scoped.warmed_tokens:,} tokens) {all_forms:.1%}.",
-        private + f"asked again; one trust group gives {group.private_hits_across_users:,}.",
+        private
+        + f"another asked again; one trust group gives {group.private_hits_across_users:,}.",
         none + "token is found; a sample was measured.",
     ]
     if any(r.requests_measured < r.requests for m, r in results.items() if m is not Mode.NONE):

@@ -32,6 +32,7 @@ _ENDS = (
 )
 _FILLERS = ("and", "then", "so", "now", "here", "again", "still", "too")
 _TRIES_MAX = 64
+_SEAM_CHARS = 256  # of the document's end, read together with each question
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,7 +50,7 @@ class Texts:
 def make_texts(tokenizer_file: Path, shape: Shape, seed: int) -> Texts:
     """Make every text of the example. Raises `ConfigError` where the tokenizer cannot be read.
 
-    Cost: about 3 ms for each thousand tokens.
+    Cost: about 3 ms for each thousand tokens of the document and the questions.
     """
     try:
         tokenizer = Tokenizer.from_file(str(tokenizer_file))
@@ -73,10 +74,14 @@ def make_texts(tokenizer_file: Path, shape: Shape, seed: int) -> Texts:
 def _prompt(
     tokenizer: Tokenizer, document: str, head: list[int], question: str, shape: Shape
 ) -> tuple[int, ...]:
-    ids = _ids(tokenizer, document + question)
-    if len(ids) != shape.prompt_tokens or ids[: len(head)] != head:
+    """Tokens of both, after a look at the seam: tokens are made from left to right, near by."""
+    ids = _ids(tokenizer, question)
+    end = document[document.rindex(" ", 0, -_SEAM_CHARS) :] if len(document) > 512 else document
+    if _ids(tokenizer, end + question) != _ids(tokenizer, end) + ids:
         raise Misuse("this tokenizer joins the document's end with the question's start")
-    return tuple(ids)
+    if len(head) + len(ids) != shape.prompt_tokens:
+        raise Misuse(f"a prompt has {len(head) + len(ids)} tokens, not {shape.prompt_tokens}")
+    return (*head, *ids)
 
 
 def _text(opening: str, tokens: int, tokenizer: Tokenizer, dice: random.Random) -> str:

@@ -120,10 +120,12 @@ def install(guard: Guard) -> None:
     from vllm.v1.core import kv_cache_utils
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.engine.core import EngineCore
+    from vllm.v1.request import Request
 
     keyed = scoped_extra_keys(guard, kv_cache_utils.generate_block_hash_extra_keys)
     for module in compat.hashing_modules():
         module.generate_block_hash_extra_keys = keyed
+    Request.update_block_hashes = judged_first(guard, Request.update_block_hashes)
     Scheduler.__init__ = _checked_start(guard, Scheduler.__init__)
     EngineCore.collective_rpc = _own_calls(guard, EngineCore.collective_rpc)
 
@@ -148,6 +150,17 @@ def scoped_extra_keys(
 
     setattr(keyed, _MARK, guard)
     return keyed
+
+
+def judged_first(guard: Guard, original: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Judge a request when it is made, even one too short to have a block to hash."""
+
+    @functools.wraps(original)
+    def update_block_hashes(self: Any) -> None:
+        guard.verdict(self)
+        original(self)
+
+    return update_block_hashes
 
 
 def _checked_start(guard: Guard, original: Callable[..., None]) -> Callable[..., None]:

@@ -92,7 +92,7 @@ def config(tmp_path: Path) -> Callable[..., Any]:
                 tokenizer_revision=given["tokenizer_revision"],
                 dtype=given["dtype"],
                 quantization=given["quantization"],
-                hf_config=SimpleNamespace(to_json_string=lambda use_diff: given["hf"]),
+                hf_config=SimpleNamespace(to_json_string=lambda **_: given["hf"]),
             ),
             cache_config=SimpleNamespace(
                 cache_dtype=given["cache_dtype"], prefix_caching_hash_algo=given["algorithm"]

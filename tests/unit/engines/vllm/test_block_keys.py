@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from scopekv.core.blocks import Namespace
-from scopekv.engines.vllm.plugin import Guard, scoped_extra_keys
+from scopekv.engines.vllm.plugin import Guard, judged_first, scoped_extra_keys
 
 pytestmark = pytest.mark.engine
 BLOCK = 32
@@ -27,7 +28,7 @@ def vllm() -> None:
     """Import vLLM once (10 s), with the warnings of what it imports."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import vllm.v1.request
+        importlib.import_module("vllm.v1.request")
 
 
 @pytest.fixture
@@ -42,6 +43,8 @@ def hashed(vllm: None, guard: Guard, monkeypatch: pytest.MonkeyPatch) -> Hash:
     original = kv_cache_utils.generate_block_hash_extra_keys
     keyed = scoped_extra_keys(guard, original)
     monkeypatch.setattr(kv_cache_utils, "generate_block_hash_extra_keys", keyed)
+    judged = judged_first(guard, Request.update_block_hashes)
+    monkeypatch.setattr(Request, "update_block_hashes", judged)
     hasher = kv_cache_utils.get_request_block_hasher(BLOCK, sha256_cbor)
 
     def make(ticket: object = None, tokens: list[int] = TOKENS, **more: Any) -> Any:
@@ -177,9 +180,8 @@ def test_events_publish_opaque_tags_alone(hashed: Hash, ticket: Mint) -> None:
 
     text = ticket(TOKENS, PUBLIC, "a")
     request = hashed(text)
-    keys, published = kv_cache_utils.generate_block_hash_extra_keys, []
-    for start in range(0, 5 * BLOCK, BLOCK):
-        published.append(keys(request, start, start + BLOCK, 0)[0])
+    keys, starts = kv_cache_utils.generate_block_hash_extra_keys, range(0, 5 * BLOCK, BLOCK)
+    published = [keys(request, start, start + BLOCK, 0)[0] for start in starts]
     shown = kv_cache_utils.to_event_extra_keys(published)
     assert shown is not None
     flat = repr(shown)
@@ -200,6 +202,17 @@ def test_no_text_of_the_ticket_stays_on_the_request(hashed: Hash, ticket: Mint) 
         assert text not in repr(vars(request))
         assert text not in repr(request.sampling_params)
         assert not request.kv_transfer_params
+
+
+def test_a_prompt_below_one_block_is_judged_as_well(
+    hashed: Hash, ticket: Mint, guard: Guard
+) -> None:
+    """It has no block to hash yet; its ticket must not wait on the request for one."""
+    text = ticket(TOKENS, [(8, "p")], "a")
+    request = hashed(text, TOKENS[:10])
+    assert guard.counts == {"ok": 1}
+    assert text not in repr(vars(request))
+    assert text not in repr(request.sampling_params)
 
 
 def test_a_token_id_that_no_model_has_ends_no_engine(hashed: Hash, ticket: Mint) -> None:

@@ -1,0 +1,108 @@
+"""Case I14: permissions that change while a request, or a look-up, is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scopekv.errors import Unauthenticated
+from scopekv.gateway.access import Access
+from scopekv.gateway.administration import LOCAL_OPERATOR
+from scopekv.gateway.http import Request
+from scopekv.ports import KeyRecord
+from scopekv.simulate.behaviour import Behaviour
+from scopekv.simulate.deployment import Deployment
+from scopekv.simulate.model import SimulatedModel
+from scopekv.simulate.stage import Stage, text_of
+
+
+class SlowRegistry:
+    """A registry on a network: the answer to `key` is on its way while other things happen."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.read, self.go = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def key(self, digest: bytes) -> KeyRecord | None:
+        found: KeyRecord | None = self._inner.key(digest)
+        self.read.set()
+        self.go.wait(10)
+        return found
+
+
+def request(key: str) -> Request:
+    headers = [(b"authorization", b"Bearer " + key.encode())]
+    return Request("GET", "/v1/models", "", headers, b"")
+
+
+async def test_i14_an_answer_that_was_under_way_is_not_remembered(tmp_path: Path) -> None:
+    """The key is blocked between the registry's reading and the gateway's keeping it."""
+    deployment = Deployment(tmp_path)
+    secret = deployment.account("acme", "alice")
+    slow = SlowRegistry(deployment.world.registry)
+    access = Access(slow, in_thread=True)
+    await access.refresh()
+    first = asyncio.create_task(access.principal(request(secret)))
+    assert await asyncio.to_thread(slow.read.wait, 10)
+    accounts = deployment.administration.accounts
+    accounts.set_blocked(LOCAL_OPERATOR, "acme", "alice", service=False, blocked=True)
+    await access.refresh()  # another request has seen the change
+    slow.go.set()
+    await asyncio.gather(first, return_exceptions=True)
+    with pytest.raises(Unauthenticated):
+        await access.principal(request(secret))
+    deployment.world.registry.close()
+
+
+async def test_i14_a_change_during_a_request_counts_for_the_next_one(
+    tmp_path: Path, model: SimulatedModel
+) -> None:
+    stage = Stage(tmp_path, model)
+    keys = {name: stage.deployment.account("acme", name) for name in ("alice", "ann")}
+    stage.deployment.group("acme", "eng", "alice", "ann")
+    document = text_of("i14", 60)
+    stage.deployment.publish("i14", "group:acme/eng", document)
+    async with stage:
+
+        async def ask(name: str) -> int:
+            return (await stage.client.chat(keys[name], document, text_of(name, 20))).cached
+
+        assert await ask("alice") == 0
+        stage.engine.behaviour = Behaviour(head_seconds=0.3)
+        running = asyncio.ensure_future(ask("ann"))
+        await asyncio.sleep(0.1)
+        groups = stage.deployment.administration.groups
+        groups.set_member(LOCAL_OPERATOR, "acme", "eng", "ann", inside=False)
+        await running
+        stage.engine.behaviour = Behaviour()
+        assert (await stage.client.chat(keys["ann"], document, "a new question")).cached == 0
+        assert await ask("alice") > 96, "the positive control"
+
+
+async def test_i14_a_burst_of_changes_and_requests_ends_with_the_last_word(
+    tmp_path: Path, model: SimulatedModel
+) -> None:
+    stage = Stage(tmp_path, model)
+    key = stage.deployment.account("acme", "alice")
+    async with stage:
+        accounts = stage.deployment.administration.accounts
+        for round_number in range(10):
+            blocked = round_number % 2 == 0
+            asked = [asyncio.ensure_future(stage.client.chat(key, "hi")) for _ in range(4)]
+            await asyncio.to_thread(
+                accounts.set_blocked,
+                LOCAL_OPERATOR,
+                "acme",
+                "alice",
+                service=False,
+                blocked=blocked,
+            )
+            assert (await stage.client.chat(key, "hi")).status == (401 if blocked else 200)
+            await asyncio.gather(*asked)
