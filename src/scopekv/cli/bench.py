@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from scopekv.core.article import Costs, Plan, Shape, cache_tokens
 from scopekv.engines.model import MODEL_NAME, ensure_model
 from scopekv.errors import ConfigError
 
+_PIPE_COLUMNS = 110  # a pipe has no width
 _SPEED_SECONDS = 120.0  # the window from which the remaining time is judged
 _file = click.Path(dir_okay=False, writable=True, path_type=Path)
 
@@ -93,7 +95,7 @@ def article(
         began = time.monotonic()
         done = await _measure(chosen, folder, console)
         total = time.monotonic() - began
-        report.show(done, Console())
+        report.show(done, Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS))
         if chosen.json_file is not None:
             result = report.as_json(done, seed=chosen.seed, dtype=chosen.dtype, total_seconds=total)
             chosen.json_file.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
@@ -161,7 +163,7 @@ def _words(plan: Plan, costs: Costs, shape: Shape) -> str:
         f"A whole prompt takes {costs.whole_seconds:.1f} s here, one with a cached document "
         f"{costs.later_seconds:.1f} s. Measuring {plan.later} of {shape.requests - 1} later "
         f"requests of each user, {plan.users} of {shape.users} users under per-user salts, and "
-        f"{plan.none} requests without a cache: about {minutes:.0f} minutes more."
+        f"{plan.none + 1} requests without a cache: about {minutes:.0f} minutes more."
     )
 
 

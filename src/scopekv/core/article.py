@@ -20,7 +20,7 @@ from enum import StrEnum
 
 from scopekv.errors import Misuse
 
-NONE_MEASURED_MIN = 2  # a first and a later request
+NONE_MEASURED_MIN = 1  # a first request; the probe stands for the later ones
 USERS_MEASURED_MIN = 2
 WARM_FORMS = 3  # a public document is warmed in each form that requests may have
 _GLUE_TOKENS = 64  # of a chat template, around a document
@@ -184,7 +184,7 @@ class Plan:
     """How much of each mode to measure.
 
     `later`: requests of each user after its first, in every mode but `none`.
-    `users`: users measured under per-user salts. `none`: requests measured without a cache.
+    `users`: users measured under per-user salts. `none`: first requests measured without a cache.
     """
 
     later: int
@@ -200,7 +200,7 @@ class Plan:
 
 def whole_plan(shape: Shape) -> Plan:
     """Measure every request, but of `none` a sample: its token counts hold by definition."""
-    return Plan(shape.requests - 1, shape.users, min(shape.users + 1, shape.count))
+    return Plan(shape.requests - 1, shape.users, shape.users)
 
 
 def plan_within(shape: Shape, costs: Costs, seconds: float) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -62,11 +63,7 @@ class Article:
             await self._per_user(send(lambda user, *_: f"user-{user}"))
             plan = self._planned()
             await self._mode(Mode.ONE_GROUP, send(lambda *_: "group"), self._rounds(plan))
-            sample = [(0, 0), (0, 1), *((user, 0) for user in range(1, self.shape.users))]
-            fresh = iter(range(1 << 30))
-            await self._mode(
-                Mode.NONE, send(lambda *_: f"request-{next(fresh)}"), sample[: plan.none], probes=1
-            )
+            await self._none(send(self._fresh_salt()), plan)
 
     async def scopekv(self, stage: ScopedStage, model: str) -> None:
         """Measure ScopeKV. Its document was read when it was published: that counts as prefill."""
@@ -95,6 +92,26 @@ class Article:
         readings += await self._requests(Mode.PER_USER_SALT, send, rest)
         await self._conclude(Mode.PER_USER_SALT, send, readings, began)
 
+    async def _none(self, send: Send, plan: Plan) -> None:
+        """A sample. The probe is a request like any other here, and stands for the later ones."""
+        began = time.monotonic()
+        first = [(user, 0) for user in range(plan.none)]
+        readings = await self._requests(Mode.NONE, send, first)
+
+        async def probe(asker: int, owner: int, which: int) -> Timed:
+            timed = await send(asker, owner, which)
+            readings.append(
+                Reading(asker, 1, timed.input_tokens, timed.cached_tokens, timed.ttft_ms)
+            )
+            return timed
+
+        await self._conclude(Mode.NONE, probe, readings, began, probes=1)
+
+    @staticmethod
+    def _fresh_salt() -> Callable[[int, int, int], str]:
+        numbers = itertools.count()
+        return lambda *_: f"request-{next(numbers)}"
+
     def _make_plan(self) -> Plan:
         if self.deadline is None:
             plan = whole_plan(self.shape)
@@ -116,13 +133,11 @@ class Article:
         mode: Mode,
         send: Send,
         pairs: Iterable[tuple[int, int]],
-        *,
-        probes: int = PROBES,
         warm: Warming | None = None,
     ) -> None:
         began = time.monotonic()
         readings = await self._requests(mode, send, pairs)
-        await self._conclude(mode, send, readings, began, probes=probes, warm=warm)
+        await self._conclude(mode, send, readings, began, warm=warm)
 
     async def _requests(
         self, mode: Mode, send: Send, pairs: Iterable[tuple[int, int]]

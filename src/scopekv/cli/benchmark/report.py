@@ -85,7 +85,7 @@ def show(article: Article, console: Console) -> None:
         *("token\nhit rate", "prefilled\ntokens", "first TTFT ms\np50 / p99"),
         *("later TTFT ms\np50 / p99", "private\nhits", "measured"),
     ):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     for mode, title in TITLES.items():
         found = article.results[mode]
         table.add_row(
