@@ -79,7 +79,7 @@ def salts_of(deployment: Deployment, name: str) -> set[str]:
         if account is not None:
             for narrowing in (Narrowing(), Narrowing(end_user="eve")):
                 scope = private_scope(account.principal, narrowing)
-                made |= {scope.salt(world.scope_secret), scope.id(world.scope_secret).hex()}
+                made |= {scope.salt(world.scope_secret, 0), scope.id(world.scope_secret).hex()}
     assert made
     return made
 

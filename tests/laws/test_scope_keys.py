@@ -51,7 +51,7 @@ runs = st.lists(pairs, min_size=1, max_size=3)
 def test_distinct_scopes_never_share_a_key(one: Scope, other: Scope) -> None:
     same = one == other
     assert (one.id(SECRET) == other.id(SECRET)) == same
-    assert (one.salt(SECRET) == other.salt(SECRET)) == same
+    assert (one.salt(SECRET, 0) == other.salt(SECRET, 0)) == same
     tags = [block_tag(HOME, [(scope.id(SECRET), 0)]) for scope in (one, other)]
     assert (tags[0] == tags[1]) == same
 
@@ -72,7 +72,7 @@ def test_distinct_runs_and_adapters_never_share_a_tag(
 @given(scopes(), st.integers(0, 2))
 def test_an_adapter_named_like_a_scope_is_no_scope(scope: Scope, epoch: int) -> None:
     """I4: what an attacker may name stands in a place of its own."""
-    scope_id, salt = scope.id(SECRET), scope.salt(SECRET)
+    scope_id, salt = scope.id(SECRET), scope.salt(SECRET, 0)
     scoped = block_tag(HOME, [(scope_id, epoch)])
     other = ScopeId(bytes(16))
     for adapter in (scope_id, salt.encode(), scoped.encode(), bytes.fromhex(scoped)):
@@ -84,11 +84,12 @@ def test_an_adapter_named_like_a_scope_is_no_scope(scope: Scope, epoch: int) -> 
 @given(scopes())
 def test_names_are_opaque_and_hang_on_the_secret(scope: Scope) -> None:
     assert len(scope.id(SECRET)) == 16
-    salt = scope.salt(SECRET)
+    salt = scope.salt(SECRET, 0)
     assert len(salt) == 64
     assert set(salt) <= set("0123456789abcdef")  # vLLM refuses `@ / \ NUL`
     assert scope.id(SECRET) != scope.id(OTHER_SECRET)
-    assert salt != scope.salt(OTHER_SECRET)
+    assert salt != scope.salt(OTHER_SECRET, 0)
+    assert salt != scope.salt(SECRET, 1)  # an epoch counts without the plugin as well
     assert scope.id(SECRET).hex() not in salt
 
 
@@ -146,7 +147,7 @@ def test_client_narrowing_stays_with_the_caller(
     mine = private_scope(ann, Narrowing(end_user, session))
     theirs = private_scope(eve, Narrowing(other_end_user, other_session))
     assert mine.id(SECRET) != theirs.id(SECRET)
-    assert mine.salt(SECRET) != theirs.salt(SECRET)
+    assert mine.salt(SECRET, 0) != theirs.salt(SECRET, 0)
     assert mine.path[:2] == ("org_1", "2345")
     same = (end_user, session) == (other_end_user, other_session)
     also_mine = private_scope(ann, Narrowing(other_end_user, other_session))

@@ -36,9 +36,12 @@ def scopes(
     for role, document in parts:
         if document is not None and readable(who, document):
             found.append(("document", document.uid))
-        elif document is not None or own in found or rules[role] != "org":
-            found.append(own)
-        elif role == "messages" and own[0] != "user":  # a header asked for less
+        elif (
+            document is not None
+            or own in found
+            or rules[role] != "org"
+            or (role == "messages" and own[0] != "user")
+        ):
             found.append(own)
         else:
             found.append(("org", who.org_uid))

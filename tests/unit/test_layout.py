@@ -26,7 +26,7 @@ def placed_names() -> set[str]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    return {name.strip().strip("()") for layer in layers for name in layer.split("|")}
+    return {name.strip().strip("()") for layer in layers for name in layer.split(":")}
 
 
 def unplaced(package: Path, placed: set[str]) -> set[str]:

@@ -116,7 +116,7 @@ def scopes() -> dict[str, Any]:
                 "kind": scope.kind.value,
                 "path": list(scope.path),
                 "id": scope.id(SECRET).hex(),
-                "salt": scope.salt(SECRET),
+                "salt": scope.salt(SECRET, 0),
             }
             for name, scope in listed
         ],

@@ -81,17 +81,20 @@ class KeyFile(Mapping[KeyId, Check]):
         self._keys = read_public_keys(path)
 
     def __getitem__(self, wanted: KeyId) -> Check:
+        return self._current()[wanted]
+
+    def __iter__(self) -> Iterator[KeyId]:
+        return iter(self._current())
+
+    def __len__(self) -> int:
+        return len(self._current())
+
+    def _current(self) -> dict[KeyId, Check]:
         if (stamp := self._stat()) != self._stamp:
             self._stamp = stamp
             with contextlib.suppress(ConfigError):  # half a rotation: keep what was good
                 self._keys = read_public_keys(self._path)
-        return self._keys[wanted]
-
-    def __iter__(self) -> Iterator[KeyId]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
+        return self._keys
 
     def _stat(self) -> tuple[int, int]:
         try:

@@ -89,12 +89,12 @@ class Scope:
         """The opaque name of this scope under the deployment's `secret` (32 bytes)."""
         return ScopeId(_pseudonym(secret, "scopekv/scope/1", self.kind.value, *self.path))
 
-    def salt(self, secret: bytes) -> str:
+    def salt(self, secret: bytes, epoch: int) -> str:
         """The fail-safe `cache_salt`: 64 hex digits, for an engine without the plugin.
 
         vLLM takes 1 to 128 characters without `@ / \\ NUL`.
         """
-        message = encode("scopekv/salt/1", self.kind.value, *self.path)
+        message = encode("scopekv/salt/1", epoch, self.kind.value, *self.path)
         return hmac.digest(secret, message, "sha256").hex()
 
 

@@ -51,10 +51,9 @@ class Access:
         await self.refresh()
         record = self._keys.get(digest)
         if record is None:
-            record = await self._ask(lambda: self._registry.key(digest))
+            record = await self._kept(self._keys, digest, lambda: self._registry.key(digest))
             if record is None:
                 raise Unauthenticated(_BAD_KEY)
-            _keep(self._keys, digest, record)
         if record.blocked or (record.expires_at is not None and time.time() >= record.expires_at):
             raise Unauthenticated(_BAD_KEY)
         return record.principal
@@ -69,16 +68,16 @@ class Access:
         )
         rules = self._rules.get(principal.org)
         if rules is None:
-            rules = await self._ask(lambda: self._registry.rules(principal.org))
-            _keep(self._rules, principal.org, rules)
+            rules = await self._kept(
+                self._rules, principal.org, lambda: self._registry.rules(principal.org)
+            )
         return Caller(principal, narrowing, rules, self.documents)
 
     async def epoch(self, scope: Scope) -> int:
         owner = scope.epoch_owner
         epoch = self._epochs.get(owner)
         if epoch is None:
-            epoch = await self._ask(lambda: self._registry.epoch(owner))
-            _keep(self._epochs, owner, epoch)
+            epoch = await self._kept(self._epochs, owner, lambda: self._registry.epoch(owner))
         return epoch
 
     async def audit(self, principal: Principal, action: str, resource: str, reason: str) -> None:
@@ -107,6 +106,14 @@ class Access:
             if before is None or versions.epochs != before.epochs:
                 self._epochs.clear()
             self._versions = versions
+
+    async def _kept(self, kept: dict[Any, Any], key: Any, call: Callable[[], T]) -> T:
+        """Ask, and keep the answer unless a change was seen while it was under way (I14)."""
+        seen = self._versions
+        found = await self._ask(call)
+        if found is not None and self._versions is seen:
+            _keep(kept, key, found)
+        return found
 
     async def _ask(self, call: Callable[[], T]) -> T:
         return await asyncio.to_thread(call) if self._in_thread else call()

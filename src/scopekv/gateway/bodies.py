@@ -49,6 +49,10 @@ def read_body(data: bytes) -> dict[str, Any]:
     options = body.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise Misuse("stream_options must be an object")
+    if options is not None and not isinstance(options.get("include_usage"), bool | None):
+        raise Misuse("stream_options.include_usage must be true or false")
+    if not isinstance(body.get("user"), str | None):
+        raise Misuse("user must be a string")  # ignored, it would narrow nothing
     return body
 
 

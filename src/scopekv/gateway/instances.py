@@ -102,6 +102,7 @@ class Fleet:
         self.instances = [Instance(a, ClientPool(a.url)) for a in addresses]
         self._audience, self._key_id = audience, key_id
         self._tasks: list[asyncio.Task[None]] = []
+        self._looking: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Look at every instance once, then keep looking."""
@@ -109,9 +110,10 @@ class Fleet:
         self._tasks = [asyncio.create_task(self._watch(i)) for i in self.instances]
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._looking]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for instance in self.instances:
             await instance.pool.close()
 
@@ -146,13 +148,22 @@ class Fleet:
         except (KeyError, TypeError, ValueError):
             self.lost(instance, "it does not answer as vLLM does")
 
+    def suspect(self, instance: Instance) -> None:
+        """Look at an instance now: it broke a connection off."""
+        if len(self._looking) < len(self.instances):
+            task = asyncio.create_task(self.look(instance))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
     def lost(self, instance: Instance, reason: str) -> None:
         """Send nothing more to an instance until it answers again."""
         instance.epoch = ""
         self._see(instance, Isolation.NONE, reason)
 
     async def _look_at_plugin(self, instance: Instance) -> None:
-        status = await instance.ask("GET", "/v1/scopekv/status", seconds=LOOK_SECONDS_MAX)
+        known = instance.isolation is Isolation.SCOPED
+        path = "/v1/scopekv/status" if known else "/v1/scopekv/status?live=true"
+        status = await instance.ask("GET", path, seconds=LOOK_SECONDS_MAX)
         instance.status = status
         problem = self._problem(status)
         if problem:

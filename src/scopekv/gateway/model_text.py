@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -48,7 +49,7 @@ async def model_text(answer: dict[str, Any], ask: Ask) -> tuple[ModelText | None
     if not answer["renderable"]:
         return None, "the engine renders prompts itself: whole prompts stay with their caller"
     try:
-        text = _model_text(answer)
+        text = await asyncio.to_thread(_model_text, answer)  # about a second of work
     except Misuse as error:
         return None, str(error)
     plain = [await _agrees(probe, text, ask, answer["models"][0]) for probe in _PROBES]

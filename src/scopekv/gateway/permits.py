@@ -36,10 +36,10 @@ class Issuer:
     ttl_ms: int
     _names: dict[object, Any] = field(default_factory=dict, init=False, compare=False)
 
-    def salt(self, segments: Sequence[Segment]) -> str:
+    def salt(self, segments: Sequence[Segment], epochs: Sequence[int]) -> str:
         """The salt of the narrowest scope, for an engine whose plugin is absent or broken (L3)."""
-        scope = segments[-1].scope
-        return str(self._opaque((scope, "salt"), lambda: scope.salt(self.secret)))
+        scope, epoch = segments[-1].scope, epochs[-1]
+        return str(self._opaque((scope, epoch), lambda: scope.salt(self.secret, epoch)))
 
     def ticket(
         self,

@@ -34,7 +34,17 @@ COMPLETIONS = "/v1/completions"
 HEAD_SECONDS_MAX = 600.0
 ERROR_BYTES_MAX = 1 << 16
 ANSWER_BYTES_MAX = 64 << 20
+NOTED_MAX = 10_000
 _JSON: Headers = [(b"content-type", b"application/json")]
+# Credentials, what narrows, and what would pick a request's name, rank or encoding in the engine.
+_STRIPPED_HEADERS = frozenset(
+    (
+        *(b"authorization", b"cookie", b"x-api-key", b"api-key", b"host", b"expect"),
+        *(b"accept-encoding", b"content-type", b"content-encoding", b"x-request-id"),
+        *(b"x-session-id", b"x-correlation-id", b"x-data-parallel-rank"),
+        *(b"openai-organization", b"openai-project"),
+    )
+)
 _CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name another tenant
 
 
@@ -47,6 +57,7 @@ class _Job:
     body: dict[str, Any]
     uses: int
     detail: bool
+    headers: Headers
     began: float
 
 
@@ -56,6 +67,7 @@ class Relay:
     def __init__(self, access: Access, issuer: Issuer, fleet: Fleet, metrics: Metrics) -> None:
         self._access, self._issuer = access, issuer
         self._fleet, self._metrics = fleet, metrics
+        self._noted: dict[tuple[str, bytes], bytes] = {}
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer `POST /v1/chat/completions` or `/v1/completions`."""
@@ -65,7 +77,7 @@ class Relay:
         await self._note_claims(principal, request)
         caller = await self._access.caller(principal, request, body)
         detail = request.header(b"x-scopekv-detail") == b"1"
-        job = _Job(request.path, caller, body, sequences(body), detail, began)
+        job = _Job(request.path, caller, body, sequences(body), detail, _to_pass(request), began)
         tried: list[Instance] = []
         while True:
             instance = self._fleet.choose(body["model"], tried)
@@ -78,6 +90,7 @@ class Relay:
                 continue
             except Unavailable:
                 self._metrics.engine_error("broke_off")
+                self._fleet.suspect(instance)
                 raise
             return
 
@@ -88,7 +101,11 @@ class Relay:
         try:
             self._metrics.own_seconds.observe(time.perf_counter() - job.began)
             answer = await instance.pool.request(
-                "POST", job.path, instance.headers(), data, timeout_seconds=HEAD_SECONDS_MAX
+                "POST",
+                job.path,
+                [*instance.headers(), *job.headers],
+                data,
+                timeout_seconds=HEAD_SECONDS_MAX,
             )
             async with answer:
                 if answer.status != 200:
@@ -122,13 +139,14 @@ class Relay:
         self, job: _Job, instance: Instance, prompt: Prompt
     ) -> tuple[bytes, tuple[bytes, ...]]:
         """The body to send, and the secrets in it that no answer may repeat."""
-        salt = self._issuer.salt(prompt.segments)
+        epochs = [await self._access.epoch(segment.scope) for segment in prompt.segments]
+        salt = self._issuer.salt(prompt.segments, epochs)
         ticket = None
         if instance.isolation is Isolation.SCOPED and instance.fingerprint is not None:
             ticket = self._issuer.ticket(
                 job.caller.principal,
                 prompt.segments,
-                [await self._access.epoch(segment.scope) for segment in prompt.segments],
+                epochs,
                 prompt.tokens,
                 namespace=instance.fingerprint,
                 uses=job.uses,
@@ -177,13 +195,19 @@ class Relay:
         if any(secret in content for secret in secrets) or not _is_error(content):
             raise Misuse("the engine did not accept this request; check its fields and their types")
         self._metrics.answered("engine_error", answer.status)
-        reply.send(answer.status, _JSON, content)
+        wait = answer.header(b"retry-after")
+        reply.send(answer.status, [*_JSON, *([(b"retry-after", wait)] if wait else [])], content)
 
     async def _note_claims(self, principal: Principal, request: Request) -> None:
         """A request that names another tenant than its credential: the credential wins (I8)."""
         for name in _CLAIMS:
             claimed = request.header(name)
-            if claimed is not None and claimed.decode("latin-1") != principal.org:
+            if claimed is None or claimed.decode("latin-1") == principal.org:
+                continue
+            if self._noted.get((principal.uid, name)) != claimed:  # once, not at every request
+                if len(self._noted) >= NOTED_MAX:
+                    self._noted.clear()
+                self._noted[principal.uid, name] = claimed
                 await self._access.audit(
                     principal, "claim_organisation", f"header:{name.decode()}", "credential_wins"
                 )
@@ -198,6 +222,14 @@ def _completion(body: dict[str, Any], caller: Caller, model: ModelText) -> Promp
     if isinstance(prompt, str) and plain:
         return completion_prompt(prompt, caller, model)
     return private_prompt(caller)
+
+
+def _to_pass(request: Request) -> Headers:
+    return [
+        (name, value)
+        for name, value in end_to_end(request.headers)
+        if name not in _STRIPPED_HEADERS and not name.startswith(b"x-scopekv-")
+    ]
 
 
 def _passed(headers: Headers) -> Headers:

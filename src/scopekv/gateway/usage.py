@@ -32,17 +32,22 @@ class Usage(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     usage: Usage | None = None
+    choices: list[msgspec.Raw] = []
 
 
 _decoder = msgspec.json.Decoder(_Answer)
 
 
-def read_usage(body: bytes) -> Usage | None:
-    """The usage of a whole answer or of one event's JSON; None where there is none."""
+def _read(body: bytes) -> _Answer:
     try:
-        return _decoder.decode(body).usage
+        return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+        return _Answer()
+
+
+def read_usage(body: bytes) -> Usage | None:
+    """The usage of a whole answer; None where there is none."""
+    return _read(body).usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class StreamTap:
             whole, self._held = data, b""
             return whole
         whole = data[:end]
-        if b'"usage":{' not in whole:
+        if b'"usage"' not in whole:
             return whole
         events = whole.split(_END)[:-1]
         return b"".join([self._event(event) for event in events])
@@ -99,13 +104,14 @@ class StreamTap:
         return self._held
 
     def _event(self, event: bytes) -> bytes:
-        if b'"usage":{' not in event or not event.startswith(b"data: "):
+        if b'"usage"' not in event or not event.startswith(b"data: "):
             return event + _END
-        usage = read_usage(event[6:])
+        answer = _read(event[6:])
+        usage = answer.usage
         if usage is None:
             return event + _END
         self.usage = usage
-        if b'"choices":[]' not in event:
+        if answer.choices:
             return event + _END  # the client asked for running counts
         detail = b""
         if self._shares is not None:

@@ -45,7 +45,8 @@ class Warmer:
 
     def __init__(self, access: Access, issuer: Issuer, fleet: Fleet) -> None:
         self._access, self._issuer, self._fleet = access, issuer, fleet
-        self._held: dict[str, set[str]] = {}  # instance epoch -> labels
+        # Instance epoch -> label -> whether every block is held.
+        self._held: dict[str, dict[str, bool]] = {}
         self._task: asyncio.Task[None] | None = None
         self._working: list[asyncio.Task[None]] = []
         self._failed: dict[tuple[str, str], int] = {}
@@ -66,8 +67,8 @@ class Warmer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def progress(self, instance: Instance) -> dict[str, int]:
-        """How many places are pinned on an instance now."""
-        return {"pinned": len(self._held.get(instance.epoch, ()))}
+        """How many places are pinned whole on an instance now."""
+        return {"pinned": sum(self._held.get(instance.epoch, {}).values())}
 
     async def _run(self) -> None:
         while True:
@@ -82,31 +83,35 @@ class Warmer:
         """Set every instance that is up to work, unless it is at work still."""
         live = [i for i in self._fleet.instances if i.isolation is Isolation.SCOPED and i.text]
         epochs = {instance.epoch for instance in live}
-        self._held = {epoch: self._held.get(epoch, set()) for epoch in epochs}
+        self._held = {epoch: self._held.get(epoch, {}) for epoch in epochs}
         self._failed = {key: count for key, count in self._failed.items() if key[0] in epochs}
         working = {task.get_name() for task in self._working if not task.done()}
         self._working = [task for task in self._working if not task.done()]
         for instance in live:
             if instance.epoch not in working:
-                task = asyncio.create_task(self._settle(instance), name=instance.epoch)
-                self._working.append(task)
+                work = self._settle(instance, instance.epoch, self._held[instance.epoch])
+                self._working.append(asyncio.create_task(work, name=instance.epoch))
 
-    async def _settle(self, instance: Instance) -> None:
+    async def _settle(self, instance: Instance, epoch: str, held: dict[str, bool]) -> None:
         """Bring one instance up to date. Never raises for an engine's or the registry's trouble."""
         try:
-            await self._bring_up(instance, self._held[instance.epoch])
+            await self._bring_up(instance, epoch, held)
         except ScopeKVError as error:
             log.warning("instance %s: %s", instance.address.name, type(error).__name__)
 
-    async def _bring_up(self, instance: Instance, held: set[str]) -> None:
+    async def _bring_up(self, instance: Instance, epoch: str, held: dict[str, bool]) -> None:
         wanted = {place.label: place async for place in self._places(instance)}
-        for label in held - wanted.keys():
-            if await self._told(instance, "/v1/scopekv/unpin", {"label": label}):
-                held.discard(label)
-        for label in wanted.keys() - held:
-            tries = self._failed.get((instance.epoch, label), 0)
-            if tries < TRIES_MAX and await self._warm(instance, wanted[label]):
-                held.add(label)
+        for label in held.keys() - wanted.keys():
+            if await self._tell(instance, "/v1/scopekv/unpin", {"label": label}) is not None:
+                del held[label]
+        for label, place in wanted.items():
+            tries = self._failed.get((epoch, label), 0)
+            if held.get(label) or tries >= TRIES_MAX or instance.epoch != epoch:
+                continue
+            self._failed[epoch, label] = tries + 1
+            pinned = await self._warm(instance, place)
+            if pinned is not None:
+                held[label] = not pinned.get("missing")
 
     async def _places(self, instance: Instance) -> Any:
         for document in self._access.documents.documents:
@@ -119,56 +124,44 @@ class Warmer:
                 epochs = tuple([await self._access.epoch(s.scope) for s in prompt.segments])
                 yield _Place(_label(document, index, epochs), prompt, epochs)
 
-    async def _warm(self, instance: Instance, place: _Place) -> bool:
+    async def _warm(self, instance: Instance, place: _Place) -> dict[str, Any] | None:
         """Compute the document's blocks by a request of one token, then pin them."""
         tokens = place.prompt.tokens
         if tokens is None or len(tokens) >= instance.max_model_len:
-            self._failed[instance.epoch, place.label] = TRIES_MAX
             log.warning("a public document is longer than the model's context: not pinned")
-            return False
-        model = {"model": instance.models[0], "prompt": "", "max_tokens": 1}
+            return None
         body = engine_body(
-            model,
-            salt=self._issuer.salt(place.prompt.segments),
+            {"model": instance.models[0], "prompt": "", "max_tokens": 1},
+            salt=self._issuer.salt(place.prompt.segments, place.epochs),
             ticket=self._ticket(instance, place),
             tokens=tokens,
         )
-        try:
-            answer = await instance.pool.request(
-                "POST",
-                "/v1/completions",
-                instance.headers(),
-                body,
-                timeout_seconds=WARM_SECONDS_MAX,
-            )
-            async with answer:
-                await answer.read(1 << 20)
-        except Unavailable:
-            return False
+        computed = await self._tell(instance, "/v1/completions", msgspec.Raw(body))
+        if computed is None:
+            return None
         pin = {
             "label": place.label,
             "ticket": self._ticket(instance, place),
             "token_ids": msgspec.Raw(b"[%b]" % tokens.json),
         }
-        return await self._told(instance, "/v1/scopekv/pin", pin, place.label)
+        pinned = await self._tell(instance, "/v1/scopekv/pin", pin)
+        if pinned is not None and pinned.get("missing"):
+            log.warning(
+                "instance %s: %d blocks of a public document are not pinned (memory is full, or "
+                "SCOPEKV_PINNED_SHARE_MAX is reached)",
+                instance.address.name,
+                pinned["missing"],
+            )
+        return pinned
 
-    async def _told(self, instance: Instance, path: str, body: object, label: str = "") -> bool:
+    async def _tell(self, instance: Instance, path: str, body: object) -> dict[str, Any] | None:
+        """Call the engine; None where it could not."""
         try:
             answer = await instance.ask("POST", path, body, seconds=WARM_SECONDS_MAX)
-        except Unavailable:
-            return False
         except ScopeKVError as error:
-            self._failed[instance.epoch, label] = self._failed.get((instance.epoch, label), 0) + 1
             log.warning("instance %s: %s", instance.address.name, error)
-            return False
-        if answer.get("missing"):
-            log.warning(
-                "instance %s: %d blocks of a public document are not pinned (full, or over "
-                "SCOPEKV_PINNED_SHARE_MAX)",
-                instance.address.name,
-                answer["missing"],
-            )
-        return True
+            return None
+        return answer if isinstance(answer, dict) else None
 
     def _ticket(self, instance: Instance, place: _Place) -> str:
         if instance.fingerprint is None:

@@ -104,8 +104,8 @@ def test_each_ticket_has_its_own_nonce() -> None:
 
 def test_the_salt_is_that_of_the_narrowest_scope() -> None:
     segments = (Segment(0, 2, DOC), Segment(2, None, OWN))
-    assert issuer().salt(segments) == OWN.salt(SECRET) != DOC.salt(SECRET)
-    assert issuer(b"t" * 32).salt(segments) != issuer().salt(segments)
+    assert issuer().salt(segments, (0, 0)) == OWN.salt(SECRET, 0) != DOC.salt(SECRET, 0)
+    assert issuer(b"t" * 32).salt(segments, (0, 0)) != issuer().salt(segments, (0, 0))
 
 
 def test_kept_names_are_the_right_ones_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_kept_names_are_the_right_ones_and_bounded(monkeypatch: pytest.MonkeyPat
         for number in range(9):
             own = private_scope(ANN, Narrowing(session=f"s{number}"))
             segments = (Segment(0, None, own),)
-            assert one.salt(segments) == own.salt(SECRET)
+            assert one.salt(segments, (0,)) == own.salt(SECRET, 0)
             text = one.ticket(ANN, segments, (0,), None, namespace=HOME, uses=1)
             assert read(text).grants[0].scope == own.id(SECRET)
             assert len(one._names) <= 5
