@@ -16,14 +16,15 @@ serve: setup ## Start the engine, the gateway and two demo users; Ctrl-C stops e
 	@exec $(BIN)/scopekv up --demo
 
 test: setup ## Run every test, real engine included
-	@$(BIN)/pytest
+	@$(BIN)/pytest -q -n 2 --dist loadscope -m "not engine"
+	@$(BIN)/pytest -q -m engine
 
 check: setup ## Format, lint, types, import rules and the fast tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy --strict
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -m "not engine"
+	@$(BIN)/pytest -q -n 2 --dist loadscope -m "not engine and not slow" --hypothesis-profile=check
 
 bench: setup ## Run the worked example and the benchmarks; figures go to .scopekv/bench
 	@scripts/bench.sh

@@ -4,8 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from scopekv.engines.model import ensure_model
+
+# `make check` looks with fewer examples than `make test` (pytest --hypothesis-profile=check).
+settings.register_profile("full", max_examples=200, deadline=None)
+settings.register_profile("check", max_examples=30, deadline=None)
+settings.load_profile("full")
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +32,14 @@ def model_dir(data_dir: Path) -> Path:
     """The converted SmolLM2 folder; skips where the package with its weights is not installed."""
     pytest.importorskip("gguf", reason="needs the engine-cpu extra")
     return ensure_model(data_dir)
+
+
+# Left out of `make check`: databases, processes, and tests that start pytest anew.
+_SLOW = ("contracts/", "cases/test_planted_leak", "unit/engines/test_", "unit/cli/test_bench")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if str(item.path.relative_to(here)).startswith(_SLOW):
+            item.add_marker(pytest.mark.slow)

@@ -208,7 +208,7 @@ except ScopeKVError as error:
     print(type(error).__name__, error)
 """
     if os.geteuid() == 0:
-        for folder in (path.parent, *path.parent.parents[:3]):
+        for folder in (path.parent, *path.parent.parents[:4]):
             folder.chmod(0o755)
         os.chown(path, 65534, 65534)
     path.chmod(0o400)

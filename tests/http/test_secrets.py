@@ -46,7 +46,7 @@ async def test_nothing_secret_is_logged_at_debug(
     key = stage.deployment.account("acme", "alice", roles=["org_admin"])
     secret = text_of("privat", 40)
     stage.deployment.publish("public", "public", text_of("pub", 60))
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "scopekv"):
         async with stage:
             await every_kind_of_request(stage, key, secret)
             await stage.engine.stop()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scopekv.core.encoding import Value, decode, encode, encode_tokens
 from scopekv.errors import Misuse
 
-LAW = settings(deadline=None, max_examples=200)
+LAW = settings(deadline=None)
 HALF = "\ud800"
 
 texts = st.text(st.characters(exclude_categories=()), max_size=12)

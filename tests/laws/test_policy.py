@@ -24,7 +24,7 @@ assert _spec.loader
 reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
-LAW = settings(deadline=None, max_examples=200)
+LAW = settings(deadline=None)
 ORGS, NAMES = ("a", "ab", "A"), ("bc", "c", "a")
 WIDTH = list(ScopeKind)
 

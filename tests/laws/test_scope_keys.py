@@ -11,7 +11,7 @@ from scopekv.core.blocks import BlockTagger, Fingerprint, Namespace, block_tag
 from scopekv.core.enforcement import IsolatedTags
 from scopekv.core.scopes import Narrowing, Principal, Scope, ScopeId, ScopeKind, private_scope
 
-LAW = settings(deadline=None, max_examples=150)
+LAW = settings(deadline=None)
 SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32
 HOME = Fingerprint(b"n" * 32)
 

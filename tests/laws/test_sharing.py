@@ -29,7 +29,7 @@ assert _spec.loader
 reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
-LAW = settings(deadline=None, max_examples=250)
+LAW = settings(deadline=None)
 HOME = Fingerprint(b"n" * 32)
 BLOCK = 4
 PUBLIC, GROUP, ANN, BOB = (ScopeId(letter * 16) for letter in (b"p", b"g", b"a", b"b"))

@@ -30,7 +30,7 @@ from scopekv.core.tickets import (
 )
 from scopekv.errors import Misuse, TicketInvalid
 
-LAW = settings(deadline=None, max_examples=120)
+LAW = settings(deadline=None)
 SIGNER, STRANGER = TicketSigner(b"1" * 32), TicketSigner(b"2" * 32)
 HOME, AWAY = Fingerprint(b"n" * 32), Fingerprint(b"m" * 32)
 HERE = audience_id("default")

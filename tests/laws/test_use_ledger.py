@@ -13,7 +13,7 @@ from scopekv.core.replay import SWEEP_MS, UseLedger
 from scopekv.core.scopes import Pseudonym, ScopeId
 from scopekv.core.tickets import SKEW_MS, AudienceId, Grant, KeyId, Ticket
 
-LAW = settings(deadline=None, max_examples=150)
+LAW = settings(deadline=None)
 TTL = 10_000
 TICKET = Ticket(
     KeyId(bytes(8)),

@@ -111,7 +111,7 @@ letters = st.text("ab\n", min_size=1, max_size=6)
 audience = st.sampled_from(["public", "org:acme", "org:globex", "user:acme/ann"])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(st.lists(st.tuples(letters, audience), max_size=5), st.text("ab\n", max_size=20))
 def test_matches_equal_those_of_a_plain_search(listed: list[tuple[str, str]], text: str) -> None:
     """At each boundary: separators in order, then the longest readable text."""

@@ -39,7 +39,7 @@ def read(text: str) -> Ticket:
     return verify(text, keys=KEYS, now_ms=now, audience=HERE, namespace=HOME)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 50_000), min_size=1, max_size=40),
     st.data(),

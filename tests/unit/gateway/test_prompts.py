@@ -239,7 +239,7 @@ levels = st.sampled_from(Level)
 def test_no_text_is_wider_than_decided(model: ModelText) -> None:
     """The key property, over bodies of every shape."""
 
-    @settings(deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
+    @settings(deadline=None, suppress_health_check=list(HealthCheck))
     @given(chats, st.booleans(), st.builds(RoleRules, levels, levels, levels))
     def law(chat: list[Any], with_tools: bool, rules: RoleRules) -> None:
         marks: list[tuple[str, str]] = []  # (word, role)

@@ -92,7 +92,7 @@ messages_of = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(messages_of)
 def test_every_content_stands_where_it_is_said_to(messages: Chat) -> None:
     """Special tokens, placeholders and template code in a content are content."""
@@ -102,7 +102,7 @@ def test_every_content_stands_where_it_is_said_to(messages: Chat) -> None:
         assert rendered.contents == tuple(message["content"] for message in messages)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None)
 @given(messages_of)
 def test_a_trimming_template_loses_outer_blanks_only(messages: Chat) -> None:
     source = template(TRIMS)

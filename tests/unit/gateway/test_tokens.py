@@ -26,7 +26,7 @@ QWEN = (
 VARIANTS = ("own", "split", "trimmed offsets")
 Make = Callable[[str], Tokenizer]
 Fresh = Callable[..., PromptTokenizer]
-LAW = settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+LAW = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="session")
