@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scopekv.core.scopes import Scope
 from scopekv.errors import Unauthenticated
 from scopekv.gateway.access import Access
 from scopekv.gateway.administration import LOCAL_OPERATOR
@@ -106,3 +107,31 @@ async def test_i14_a_burst_of_changes_and_requests_ends_with_the_last_word(
             )
             assert (await stage.client.chat(key, "hi")).status == (401 if blocked else 200)
             await asyncio.gather(*asked)
+
+
+async def test_i14_a_change_while_a_request_is_prepared_opens_nothing(
+    tmp_path: Path, model: SimulatedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch of after the change with a membership of before would."""
+    stage = Stage(tmp_path, model, plugins=(True,))
+    keys = {name: stage.deployment.account("acme", name) for name in ("alice", "ann")}
+    stage.deployment.group("acme", "eng", "alice", "ann")
+    document = text_of("retry", 60)
+    stage.deployment.publish("retry", "group:acme/eng", document)
+    async with stage:
+        assert (await stage.client.chat(keys["alice"], document, "one")).status == 200
+        groups = stage.deployment.administration.groups
+        access = stage.deployment.gateway.access
+        original = access.epoch
+
+        async def late(scope: Scope) -> int:
+            """The change falls between reading the caller and reading the epochs."""
+            monkeypatch.setattr(access, "epoch", original)
+            groups.set_member(LOCAL_OPERATOR, "acme", "eng", "ann", inside=False)
+            await access.refresh()
+            return await original(scope)
+
+        monkeypatch.setattr(access, "epoch", late)
+        answer = await stage.client.chat(keys["ann"], document, "two")
+        assert answer.cached == 0
+        assert (await stage.client.chat(keys["alice"], document, "three")).cached > 0

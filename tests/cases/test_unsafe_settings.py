@@ -24,7 +24,11 @@ def config(
         kv_connector_extra_config=extra or {},
     )
     cache = SimpleNamespace(prefix_caching_hash_algo=algorithm)
-    return SimpleNamespace(cache_config=cache, kv_transfer_config=transfer if connector else None)
+    return SimpleNamespace(
+        cache_config=cache,
+        kv_transfer_config=transfer if connector else None,
+        parallel_config=SimpleNamespace(data_parallel_size=1),
+    )
 
 
 UNSAFE = ["LMCacheConnectorV1", "LMCacheMPConnector", "HF3FSKVConnector", "ExampleConnector",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +19,7 @@ from scopekv.core.tickets import Check, KeyId, Sign, key_id
 from scopekv.errors import ConfigError
 
 SEED_BYTES = 32
+log = logging.getLogger("scopekv.keys")
 
 
 class TicketSigner:
@@ -67,8 +68,8 @@ def read_public_keys(path: Path) -> dict[KeyId, Check]:
         return {key_id(key): verifier(key) for key in keys}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"cannot read the ticket keys at {path}: {error}. The gateway writes this file "
-            "(`scopekv keys show` names it); copy it to the engine and set SCOPEKV_TICKET_KEYS."
+            f"cannot read the ticket keys at {path}: {error}. The gateway writes it into its data "
+            "directory (keys/ticket-keys.json); copy it here or set SCOPEKV_TICKET_KEYS."
         ) from error
 
 
@@ -90,10 +91,19 @@ class KeyFile(Mapping[KeyId, Check]):
         return len(self._current())
 
     def _current(self) -> dict[KeyId, Check]:
-        if (stamp := self._stat()) != self._stamp:
-            self._stamp = stamp
-            with contextlib.suppress(ConfigError):  # half a rotation: keep what was good
+        """What the file holds now; nothing while it cannot be read, and then it is read again.
+
+        Keeping what was would keep a key that somebody is taking out.
+        """
+        stamp = self._stat()
+        if stamp != self._stamp or not self._keys:
+            try:
                 self._keys = read_public_keys(self._path)
+            except ConfigError as error:
+                if self._keys:
+                    log.error("no ticket verifies until this is mended: %s", error)
+                self._keys = {}
+            self._stamp = stamp
         return self._keys
 
     def _stat(self) -> tuple[int, int]:

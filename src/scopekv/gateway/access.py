@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from scopekv.core.policy import RoleRules
 from scopekv.core.scopes import Narrowing, Principal, Scope
-from scopekv.errors import Unauthenticated
+from scopekv.errors import Misuse, Unauthenticated
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.http.messages import Request
 from scopekv.gateway.prompts import Caller
@@ -38,7 +38,7 @@ class Access:
     def __init__(self, registry: RegistryReader, *, in_thread: bool) -> None:
         self._registry = registry
         self._in_thread = in_thread
-        self._versions: Versions | None = None
+        self.versions: Versions | None = None  # of all that is kept here
         self._keys: dict[bytes, KeyRecord] = {}
         self._rules: dict[str, RoleRules] = {}
         self._epochs: dict[Scope, int] = {}
@@ -71,7 +71,13 @@ class Access:
             rules = await self._kept(
                 self._rules, principal.org, lambda: self._registry.rules(principal.org)
             )
-        return Caller(principal, narrowing, rules, self.documents)
+        return Caller(principal, narrowing, rules, self.documents, self.versions)
+
+    async def stands(self, versions: object) -> bool:
+        """Whether nothing has changed since a caller was read under these `versions`."""
+        if self._in_thread:  # else nothing could pass between the questions
+            await self.refresh()
+        return versions is self.versions
 
     async def epoch(self, scope: Scope) -> int:
         owner = scope.epoch_owner
@@ -92,7 +98,7 @@ class Access:
     async def refresh(self) -> None:
         """Drop what the registry has changed since it was kept."""
         versions = await self._ask(self._registry.versions)
-        before = self._versions
+        before = self.versions
         if versions == before:
             return
         async with self._index_lock:
@@ -105,13 +111,13 @@ class Access:
                 self._rules.clear()
             if before is None or versions.epochs != before.epochs:
                 self._epochs.clear()
-            self._versions = versions
+            self.versions = versions
 
     async def _kept(self, kept: dict[Any, Any], key: Any, call: Callable[[], T]) -> T:
         """Ask, and keep the answer unless a change was seen while it was under way (I14)."""
-        seen = self._versions
+        seen = self.versions
         found = await self._ask(call)
-        if found is not None and self._versions is seen:
+        if found is not None and self.versions is seen:
             _keep(kept, key, found)
         return found
 
@@ -132,8 +138,10 @@ def _credential(request: Request) -> bytes:
 
 
 def _header(request: Request, name: bytes) -> str:
-    value = request.header(name)
-    return value.decode("utf-8", "surrogateescape") if value else ""
+    values = request.header_all(name)
+    if len(values) > 1:
+        raise Misuse(f"two {name.decode()} headers: send one")  # whose would it be?
+    return values[0].decode("utf-8", "surrogateescape") if values else ""
 
 
 def _text(value: Any) -> str:

@@ -105,7 +105,7 @@ class Gateway:
             {
                 "name": i.address.name,
                 "isolation": i.isolation.value,
-                "reason": i.reason,
+                "reason": i.reason if i.up else "does not answer; the log says more",
                 "models": list(i.models),
                 **self.warmer.progress(i),
             }

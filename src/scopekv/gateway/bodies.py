@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from scopekv.core.tickets import USES_MAX
 from scopekv.errors import Misuse
 from scopekv.gateway.tokens import Tokens
 
@@ -58,6 +59,9 @@ def read_body(data: bytes) -> dict[str, Any]:
 
 def sequences(body: dict[str, Any]) -> int:
     """How many sequences the engine will start for this request. Raises `Misuse` over the limit."""
+    if body.get("use_beam_search"):
+        # vLLM starts a request per beam and step and gives it no ticket: nothing would be shared.
+        raise Misuse("use_beam_search is not available here; use n with temperature")
     count = 1
     for name in ("n", "best_of"):
         value = body.get(name)
@@ -71,15 +75,35 @@ def sequences(body: dict[str, Any]) -> int:
         if len(prompts) > N_MAX:
             raise Misuse(f"a request takes at most {N_MAX} prompts, not {len(prompts)}")
         count *= len(prompts)
-    return count * (N_MAX if body.get("use_beam_search") else 1)
+    if count > USES_MAX:
+        raise Misuse(f"n times prompts is {count}; a request may start {USES_MAX} sequences")
+    return count
 
 
 def stripped(body: dict[str, Any]) -> dict[str, Any]:
     """The client's body without what only the server may set; a stream always counts usage."""
     clean = {key: value for key, value in body.items() if key not in STRIPPED}
+    if isinstance(clean.get("messages"), list):
+        clean["messages"] = [_without_names_of_media(message) for message in clean["messages"]]
     if clean.get("stream"):
         clean["stream_options"] = {**(clean.get("stream_options") or {}), "include_usage": True}
     return clean
+
+
+def _without_names_of_media(message: Any) -> Any:
+    """A message whose parts carry no `uuid`: vLLM takes it for the identity of the media.
+
+    With another's `uuid` a client would get what the other sent, or put its own in that place.
+    """
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return message
+    parts = [
+        {key: value for key, value in part.items() if key != "uuid"}
+        if isinstance(part, dict)
+        else part
+        for part in message["content"]
+    ]
+    return {**message, "content": parts}
 
 
 def engine_body(

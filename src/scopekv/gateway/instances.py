@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -49,9 +48,11 @@ class Instance:
 
     address: InstanceAddress
     pool: ClientPool
+    control: ClientPool  # for our own questions, so that callers cannot use it up
     isolation: Isolation = Isolation.NONE
     reason: str = "not asked yet"
     models: tuple[str, ...] = ()
+    base_model: str = ""  # the one that is no adapter
     fingerprint: Fingerprint | None = None
     epoch: str = ""  # new at every start of the engine
     block_size: int = 0
@@ -72,7 +73,7 @@ class Instance:
     async def ask(self, method: str, path: str, body: object = None, *, seconds: float = 10) -> Any:
         """Call the engine's own API. Raises `Unavailable`, `NotFound` (404) or `Misuse` (4xx)."""
         data = b"" if body is None else msgspec.json.encode(body)
-        answer = await self.pool.request(
+        answer = await self.control.request(
             method, path, self.headers(), data, timeout_seconds=seconds
         )
         async with answer:
@@ -99,7 +100,7 @@ class Fleet:
         audience: AudienceId,
         key_id: KeyId,
     ) -> None:
-        self.instances = [Instance(a, ClientPool(a.url)) for a in addresses]
+        self.instances = [Instance(a, ClientPool(a.url), ClientPool(a.url)) for a in addresses]
         self._audience, self._key_id = audience, key_id
         self._tasks: list[asyncio.Task[None]] = []
         self._looking: set[asyncio.Task[None]] = set()
@@ -116,6 +117,7 @@ class Fleet:
         await asyncio.gather(*tasks, return_exceptions=True)
         for instance in self.instances:
             await instance.pool.close()
+            await instance.control.close()
 
     def models(self) -> list[str]:
         """The names that clients may ask for, in the order of the instances."""
@@ -145,7 +147,7 @@ class Fleet:
             self._see(instance, Isolation.WHOLE_PROMPT, "the ScopeKV plugin did not answer")
         except ScopeKVError as error:
             self.lost(instance, str(error))
-        except (KeyError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError):
             self.lost(instance, "it does not answer as vLLM does")
 
     def suspect(self, instance: Instance) -> None:
@@ -171,7 +173,7 @@ class Fleet:
             return
         if status["instance"] != instance.epoch:
             template = await instance.ask("GET", "/v1/scopekv/template", seconds=60)
-            instance.models = tuple(template["models"])
+            instance.base_model = str(template["models"][0])
             instance.text, note = await model_text(template, instance.ask)
             instance.block_size = int(status["block_size"])
             instance.max_model_len = int(status["max_model_len"])
@@ -207,5 +209,7 @@ class Fleet:
     async def _watch(self, instance: Instance) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            with contextlib.suppress(ScopeKVError):
+            try:
                 await self.look(instance)
+            except Exception as error:  # noqa: BLE001 - the watch must outlive what it meets
+                self.lost(instance, f"unexpected {type(error).__name__}")

@@ -12,7 +12,8 @@ from scopekv.errors import Misuse, ScopeKVError
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.prompts import Caller, ModelText, chat_prompt
 from scopekv.gateway.template import ChatTemplate, NotRenderable
-from scopekv.gateway.tokens import PromptTokenizer, load_tokenizer
+from scopekv.gateway.tokenizer import PromptTokenizer
+from scopekv.gateway.tokens import load_tokenizer
 
 Ask = Callable[..., Awaitable[Any]]
 _TOOL = {

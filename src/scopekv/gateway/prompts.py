@@ -17,7 +17,8 @@ from scopekv.core.segments import Part, Segment, decide_parts, plan_segments
 from scopekv.errors import Misuse
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.template import ChatTemplate, Message, NotRenderable, Rendered
-from scopekv.gateway.tokens import PromptTokenizer, Stretch, Tokens
+from scopekv.gateway.tokenizer import PromptTokenizer
+from scopekv.gateway.tokens import Stretch, Tokens
 
 _ROLES = {
     "system": PartRole.SYSTEM,
@@ -51,6 +52,7 @@ class Caller:
     narrowing: Narrowing
     rules: RoleRules
     documents: DocumentIndex
+    versions: object = None  # what it was read under; see Access.stands
 
     @property
     def private(self) -> Scope:

@@ -13,7 +13,7 @@ from scopekv.errors import Misuse, PromptTooLong, Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, read_body, sequences, stripped
 from scopekv.gateway.http.answer import UpstreamResponse
-from scopekv.gateway.http.client import NotSent
+from scopekv.gateway.http.client import Busy, NotSent
 from scopekv.gateway.http.messages import Headers, Request, end_to_end
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Fleet, Instance, Isolation
@@ -35,16 +35,19 @@ HEAD_SECONDS_MAX = 600.0
 ERROR_BYTES_MAX = 1 << 16
 ANSWER_BYTES_MAX = 64 << 20
 NOTED_MAX = 10_000
+TRIES_MAX = 16
 _JSON: Headers = [(b"content-type", b"application/json")]
 # Credentials, what narrows, and what would pick a request's name, rank or encoding in the engine.
 _STRIPPED_HEADERS = frozenset(
     (
         *(b"authorization", b"cookie", b"x-api-key", b"api-key", b"host", b"expect"),
         *(b"accept-encoding", b"content-type", b"content-encoding", b"x-request-id"),
-        *(b"x-session-id", b"x-correlation-id", b"x-data-parallel-rank"),
+        *(b"x-session-id", b"x-correlation-id", b"x-data-parallel-rank", b"x-vllm-priority"),
         *(b"openai-organization", b"openai-project"),
     )
 )
+# "endpoint-load-metrics-format" makes vLLM tell its load, which is all tenants' (L10).
+_STRIPPED_PREFIXES = (b"x-scopekv-", b"x-vllm-", b"endpoint-load-metrics")
 _CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name another tenant
 
 
@@ -61,6 +64,14 @@ class _Job:
     began: float
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class _Sending:
+    """A body for an engine, and the secrets in it that no answer may repeat."""
+
+    body: bytes
+    secrets: tuple[bytes, ...]
+
+
 class Relay:
     """Forwards completions. One upstream call per request; another only if none was received."""
 
@@ -70,22 +81,25 @@ class Relay:
         self._noted: dict[tuple[str, bytes], bytes] = {}
 
     async def serve(self, request: Request, reply: Reply) -> None:
-        """Answer `POST /v1/chat/completions` or `/v1/completions`."""
+        """Answer `POST /v1/chat/completions` or `/v1/completions`.
+
+        Each try decides anew: while an engine was waited for, permissions may have changed (I14).
+        """
         began = time.perf_counter()
-        principal = await self._access.principal(request)
-        body = read_body(request.body)
-        await self._note_claims(principal, request)
-        caller = await self._access.caller(principal, request, body)
-        detail = request.header(b"x-scopekv-detail") == b"1"
-        job = _Job(request.path, caller, body, sequences(body), detail, _to_pass(request), began)
         tried: list[Instance] = []
-        while True:
-            instance = self._fleet.choose(body["model"], tried)
+        for _ in range(TRIES_MAX):
+            job = await self._job(request, began)
+            instance = self._fleet.choose(job.body["model"], tried)
+            prompt = self._prompt(job, instance)
+            sending = await self._sending(job, instance, prompt)
+            if sending is None:
+                continue
             try:
-                await self._forward(job, instance, reply)
+                await self._forward(job, instance, prompt, sending, reply)
             except NotSent as error:
                 self._metrics.engine_error("not_sent")
-                self._fleet.lost(instance, str(error))
+                if not isinstance(error, Busy):
+                    self._fleet.lost(instance, str(error))
                 tried.append(instance)
                 continue
             except Unavailable:
@@ -93,10 +107,20 @@ class Relay:
                 self._fleet.suspect(instance)
                 raise
             return
+        raise Unavailable("no engine could be reached, or permissions did not come to rest")
 
-    async def _forward(self, job: _Job, instance: Instance, reply: Reply) -> None:
-        prompt = self._prompt(job, instance)
-        data, secrets = await self._engine_body(job, instance, prompt)
+    async def _job(self, request: Request, began: float) -> _Job:
+        principal = await self._access.principal(request)
+        body = read_body(request.body)
+        await self._note_claims(principal, request)
+        caller = await self._access.caller(principal, request, body)
+        detail = request.header(b"x-scopekv-detail") == b"1"
+        headers = _to_pass(request)
+        return _Job(request.path, caller, body, sequences(body), detail, headers, began)
+
+    async def _forward(
+        self, job: _Job, instance: Instance, prompt: Prompt, sending: _Sending, reply: Reply
+    ) -> None:
         instance.in_flight += 1
         try:
             self._metrics.own_seconds.observe(time.perf_counter() - job.began)
@@ -104,12 +128,12 @@ class Relay:
                 "POST",
                 job.path,
                 [*instance.headers(), *job.headers],
-                data,
+                sending.body,
                 timeout_seconds=HEAD_SECONDS_MAX,
             )
             async with answer:
                 if answer.status != 200:
-                    await self._pass_error(answer, secrets, reply)
+                    await self._pass_error(answer, sending.secrets, reply)
                 elif job.body.get("stream"):
                     await self._pass_stream(answer, job, prompt, reply)
                 else:
@@ -135,11 +159,14 @@ class Relay:
             )
         return prompt
 
-    async def _engine_body(
-        self, job: _Job, instance: Instance, prompt: Prompt
-    ) -> tuple[bytes, tuple[bytes, ...]]:
-        """The body to send, and the secrets in it that no answer may repeat."""
+    async def _sending(self, job: _Job, instance: Instance, prompt: Prompt) -> _Sending | None:
+        """What to send; None where the registry changed since the job was read.
+
+        An epoch of now with a membership of before would open what was just closed.
+        """
         epochs = [await self._access.epoch(segment.scope) for segment in prompt.segments]
+        if not await self._access.stands(job.caller.versions):
+            return None
         salt = self._issuer.salt(prompt.segments, epochs)
         ticket = None
         if instance.isolation is Isolation.SCOPED and instance.fingerprint is not None:
@@ -152,8 +179,7 @@ class Relay:
                 uses=job.uses,
             )
         data = engine_body(stripped(job.body), salt=salt, ticket=ticket, tokens=prompt.tokens)
-        secrets = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
-        return data, secrets
+        return _Sending(data, (salt.encode(), *((ticket[-86:].encode(),) if ticket else ())))
 
     async def _pass_whole(
         self, answer: UpstreamResponse, job: _Job, prompt: Prompt, reply: Reply
@@ -228,12 +254,13 @@ def _to_pass(request: Request) -> Headers:
     return [
         (name, value)
         for name, value in end_to_end(request.headers)
-        if name not in _STRIPPED_HEADERS and not name.startswith(b"x-scopekv-")
+        if name not in _STRIPPED_HEADERS and not name.startswith(_STRIPPED_PREFIXES)
     ]
 
 
 def _passed(headers: Headers) -> Headers:
-    return [(k, v) for k, v in end_to_end(headers) if k not in (b"server", b"date")]
+    hidden = (b"server", b"date", b"endpoint-load-metrics")
+    return [(k, v) for k, v in end_to_end(headers) if k not in hidden]
 
 
 def _is_error(content: bytes) -> bool:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from scopekv.core.encoding import encode
 from scopekv.core.policy import RoleRules
 from scopekv.core.scopes import AudienceKind, Narrowing, Principal
 from scopekv.errors import ScopeKVError, Unavailable
@@ -28,7 +30,8 @@ from scopekv.ports import PublishedDocument
 
 LOOK_SECONDS = 1.0
 WARM_SECONDS_MAX = 600.0
-TRIES_MAX = 3
+RETRY_SECONDS_FIRST = 5.0
+RETRY_SECONDS_MAX = 300.0
 _NOBODY = Principal("scopekv", "warmer", "scopekv", "warmer")
 log = logging.getLogger("scopekv.warm")
 
@@ -49,7 +52,8 @@ class Warmer:
         self._held: dict[str, dict[str, bool]] = {}
         self._task: asyncio.Task[None] | None = None
         self._working: list[asyncio.Task[None]] = []
-        self._failed: dict[tuple[str, str], int] = {}
+        self._tried: dict[tuple[str, str], tuple[int, float]] = {}  # -> (times, not again before)
+        self._known: dict[str, tuple[object, dict[str, _Place]]] = {}
 
     async def settle(self) -> None:
         """Bring every instance that is up to date, and return when that is done."""
@@ -75,7 +79,7 @@ class Warmer:
             try:
                 await self._access.refresh()
                 self._look()
-            except ScopeKVError as error:
+            except Exception as error:  # noqa: BLE001 - the loop must outlive what it meets
                 log.warning("cannot look at public documents: %s", type(error).__name__)
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -84,7 +88,8 @@ class Warmer:
         live = [i for i in self._fleet.instances if i.isolation is Isolation.SCOPED and i.text]
         epochs = {instance.epoch for instance in live}
         self._held = {epoch: self._held.get(epoch, {}) for epoch in epochs}
-        self._failed = {key: count for key, count in self._failed.items() if key[0] in epochs}
+        self._tried = {key: tried for key, tried in self._tried.items() if key[0] in epochs}
+        self._known = {epoch: known for epoch, known in self._known.items() if epoch in epochs}
         working = {task.get_name() for task in self._working if not task.done()}
         self._working = [task for task in self._working if not task.done()]
         for instance in live:
@@ -96,22 +101,33 @@ class Warmer:
         """Bring one instance up to date. Never raises for an engine's or the registry's trouble."""
         try:
             await self._bring_up(instance, epoch, held)
-        except ScopeKVError as error:
+        except Exception as error:  # noqa: BLE001 - tried again at the next look
             log.warning("instance %s: %s", instance.address.name, type(error).__name__)
 
     async def _bring_up(self, instance: Instance, epoch: str, held: dict[str, bool]) -> None:
-        wanted = {place.label: place async for place in self._places(instance)}
+        wanted = await self._wanted(instance, epoch)
         for label in held.keys() - wanted.keys():
             if await self._tell(instance, "/v1/scopekv/unpin", {"label": label}) is not None:
                 del held[label]
         for label, place in wanted.items():
-            tries = self._failed.get((epoch, label), 0)
-            if held.get(label) or tries >= TRIES_MAX or instance.epoch != epoch:
+            times, not_before = self._tried.get((epoch, label), (0, 0.0))
+            now = asyncio.get_running_loop().time()
+            if held.get(label) or now < not_before or instance.epoch != epoch:
                 continue
-            self._failed[epoch, label] = tries + 1
+            wait = min(RETRY_SECONDS_MAX, RETRY_SECONDS_FIRST * (2**times - 1))
+            self._tried[epoch, label] = (times + 1, now + wait)
             pinned = await self._warm(instance, place)
             if pinned is not None:
                 held[label] = not pinned.get("missing")
+
+    async def _wanted(self, instance: Instance, epoch: str) -> dict[str, _Place]:
+        """The places by label, made anew when documents, epochs or the hour (templates) change."""
+        key = (self._access.versions, time.strftime("%Y-%m-%d %H"))
+        known = self._known.get(epoch)
+        if known is None or known[0] != key:
+            places = {place.label: place async for place in self._places(instance)}
+            known = self._known[epoch] = (key, places)
+        return known[1]
 
     async def _places(self, instance: Instance) -> Any:
         for document in self._access.documents.documents:
@@ -122,7 +138,8 @@ class Warmer:
                 if not closed or (closed[-1].end or 0) < instance.block_size:
                     continue
                 epochs = tuple([await self._access.epoch(s.scope) for s in prompt.segments])
-                yield _Place(_label(document, index, epochs), prompt, epochs)
+                yield _Place(_label(document, index, epochs, prompt), prompt, epochs)
+                await asyncio.sleep(0)  # callers first
 
     async def _warm(self, instance: Instance, place: _Place) -> dict[str, Any] | None:
         """Compute the document's blocks by a request of one token, then pin them."""
@@ -131,7 +148,7 @@ class Warmer:
             log.warning("a public document is longer than the model's context: not pinned")
             return None
         body = engine_body(
-            {"model": instance.models[0], "prompt": "", "max_tokens": 1},
+            {"model": instance.base_model, "prompt": "", "max_tokens": 1},
             salt=self._issuer.salt(place.prompt.segments, place.epochs),
             ticket=self._ticket(instance, place),
             tokens=tokens,
@@ -191,6 +208,8 @@ def _prompts(document: PublishedDocument, instance: Instance) -> Iterator[Prompt
     yield completion_prompt(document.text, caller, instance.text)
 
 
-def _label(document: PublishedDocument, place: int, epochs: tuple[int, ...]) -> str:
-    name = f"{document.document.uid}/{document.revision}/{place}/{epochs[0]}"
-    return hashlib.sha256(name.encode()).hexdigest()[:32]
+def _label(document: PublishedDocument, place: int, epochs: tuple[int, ...], prompt: Prompt) -> str:
+    """Names the blocks: a template that holds the date makes others each day."""
+    tokens = prompt.tokens.packed if prompt.tokens is not None else b""
+    message = encode("scopekv/warm/1", document.document.uid, place, epochs[0], tokens)
+    return hashlib.sha256(message).hexdigest()[:32]

@@ -3,7 +3,8 @@
 Byte-level BPE works within pre-tokens ("words"), and for ASCII text the pre-tokenizer is a plain
 regular expression. The table holds every vocabulary entry that the tokenizer itself gives as one
 token; it is made from the vocabulary alone, so how fast a word goes says nothing about who used
-it before. Other words, and runs with other letters, go through the tokenizer one by one.
+it before. Other words, and runs with other letters, go through the tokenizer one by one; their
+tokens are kept apart for each owner.
 
 Measured beside `tokenizers` 0.23: a fresh 1 KB English text in about a quarter of the time.
 """
@@ -20,6 +21,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+SEEN_MAX = 1024
+SEEN_CHARS_MAX = 24
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+"
 # Digits are split off first, so a run of blanks before one ends where its piece ends.
 _GPT2_SINGLE_DIGITS = (
@@ -65,18 +68,26 @@ class Words:
             done = end
         return words + self._pattern.findall(text[done:])
 
-    def ids(self, words: list[str]) -> list[int]:
-        """The token ids of these stretches, one after the other."""
+    def ids(self, words: list[str], seen: dict[str, list[int]]) -> list[int]:
+        """The token ids of these stretches, one after the other.
+
+        `seen` holds the other words of the same owner's texts, and grows up to a bound.
+        """
         table = self._table
         found = [table.get(word) for word in words]
         if None not in found:
             return found  # type: ignore[return-value]
         ids: list[int] = []
         for word, token in zip(words, found, strict=True):
-            if token is None:
-                ids += self._tokenizer.encode(word, add_special_tokens=False).ids
-            else:
+            if token is not None:
                 ids.append(token)
+                continue
+            pieces = seen.get(word)
+            if pieces is None:
+                pieces = self._tokenizer.encode(word, add_special_tokens=False).ids
+                if len(seen) < SEEN_MAX and len(word) <= SEEN_CHARS_MAX:
+                    seen[word] = pieces
+            ids += pieces
         return ids
 
 
@@ -104,7 +115,7 @@ def _made(text: str) -> Words | None:
     for text in _MIXED_PROBES:
         split = words.split(text)
         theirs = tokenizer.encode(text, add_special_tokens=False).ids
-        if split is not None and words.ids(split) != theirs:
+        if split is not None and words.ids(split, {}) != theirs:
             return None
     return words
 

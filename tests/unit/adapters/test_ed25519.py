@@ -71,16 +71,18 @@ def test_a_rotation_reaches_a_running_engine(tmp_path: Path) -> None:
     assert (len(keys), set(keys)) == (2, {OLD.key_id, NEW.key_id})
 
 
-def test_half_a_rotation_keeps_what_was_good(tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_read_holds_no_key(tmp_path: Path) -> None:
+    """It could be the one that takes a stolen key out. Mended, it is read again."""
     path = tmp_path / "keys.json"
     write_public_keys(path, [OLD.public_key])
     keys = KeyFile(path)
     for broken in ("{", ""):
         path.write_text(broken)
         assert keys.get(NEW.key_id) is None
-        assert keys[OLD.key_id](b"m", OLD.sign(b"m"))
+        assert keys.get(OLD.key_id) is None
     path.unlink()
-    assert keys.get(NEW.key_id) is None
+    assert keys.get(OLD.key_id) is None
+    assert list(keys) == []
     write_public_keys(path, [NEW.public_key])
     assert keys.get(NEW.key_id) is not None
     assert keys.get(OLD.key_id) is None  # rotated out

@@ -17,7 +17,8 @@ from scopekv.errors import Misuse
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.prompts import Caller, ModelText, Prompt, chat_prompt, completion_prompt
 from scopekv.gateway.template import ChatTemplate
-from scopekv.gateway.tokens import PromptTokenizer, load_tokenizer
+from scopekv.gateway.tokenizer import PromptTokenizer
+from scopekv.gateway.tokens import load_tokenizer
 from scopekv.ports import PublishedDocument
 
 # Names, tools behind the system text and calls are rendered, as in templates in the wild.

@@ -77,6 +77,11 @@ def check_config(vllm_config: Any) -> None:
             f"--prefix-caching-hash-algo {algorithm} can be made to collide, and a collision is "
             f"a leak. Use sha256_cbor."
         )
+    if vllm_config.parallel_config.data_parallel_size > 1:
+        raise ConfigError(
+            "data_parallel_size is above 1: ScopeKV sees the first rank only. Start one server per "
+            "rank and name each under [[instances]] of the gateway."
+        )
     for name in _connectors(vllm_config.kv_transfer_config):
         if name not in SAFE_CONNECTORS:
             raise ConfigError(

@@ -26,6 +26,7 @@ from scopekv.engines.vllm import compat
 from scopekv.engines.vllm.engine_calls import EngineSide
 from scopekv.engines.vllm.namespace import adapter_digest, namespace_of
 from scopekv.engines.vllm.settings import PluginSettings
+from scopekv.errors import ConfigError
 
 PARAMETER = "scopekv"  # in kv_transfer_params
 _VERDICT = "_scopekv_verdict"
@@ -102,6 +103,11 @@ def register() -> None:
         return
     if installed_guard() is not None:
         return
+    if "scopekv" not in (os.environ.get("VLLM_PLUGINS") or "").split(","):
+        raise ConfigError(
+            "SCOPEKV_TICKET_KEYS is set, but VLLM_PLUGINS does not name scopekv: vLLM leaves "
+            "out the plugin's status and checks. Set VLLM_PLUGINS=scopekv (and what else you load)."
+        )
     compat.check_version(compat.vllm_version())
     compat.check_seams()
     install(Guard(settings))
@@ -191,8 +197,9 @@ def _own_calls(guard: Guard, original: Callable[..., list[Any]]) -> Callable[...
         kwargs: dict[str, Any] | None = None,
     ) -> list[Any]:
         if isinstance(method, str) and method.startswith("scopekv_"):
-            side = sides.setdefault(id(self), EngineSide(self, guard))
-            return [side.call(method.removeprefix("scopekv_"), args)]
+            if id(self) not in sides:
+                sides[id(self)] = EngineSide(self, guard)
+            return [sides[id(self)].call(method.removeprefix("scopekv_"), args)]
         return original(self, method, timeout, args, kwargs)
 
     return collective_rpc

@@ -16,7 +16,7 @@ PINNED = "SCOPEKV_PINNED_SHARE_MAX"
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """`refuse`: a request without a good ticket is refused, where the default isolates it.
+    """`refuse`: a request that carries no ticket is refused, where the default isolates it.
 
     `pinned_share_max`: largest part of the engine's blocks that pinned documents may hold.
     """

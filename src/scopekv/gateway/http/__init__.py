@@ -5,7 +5,7 @@ docs/decisions/0003-data-plane.md.
 """
 
 from scopekv.gateway.http.answer import UpstreamResponse
-from scopekv.gateway.http.client import ClientPool, NotSent
+from scopekv.gateway.http.client import Busy, ClientPool, NotSent
 from scopekv.gateway.http.connection import ErrorMap, Handler
 from scopekv.gateway.http.limits import ClientLimits, RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import (
@@ -21,6 +21,7 @@ from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.http.server import Server
 
 __all__ = [
+    "Busy",
     "ClientLimits",
     "ClientPool",
     "Disconnect",

@@ -25,6 +25,10 @@ class NotSent(Unavailable):
     """No byte of the request reached the instance: trying another one cannot run it twice."""
 
 
+class Busy(NotSent):
+    """This side's own limit of connections is reached; it says nothing about the instance."""
+
+
 class ClientPool:
     """HTTP/1.1 client for one `http://` or `https://` base URL, whose path prefixes every request.
 
@@ -150,7 +154,7 @@ class ClientPool:
 
     async def _connect(self, deadline: float) -> UpstreamConnection:
         if len(self._open) + self._connecting >= self._limits.connections_max:
-            raise NotSent(
+            raise Busy(
                 f"{self._name} has {len(self._open)} connections of ours, which is the limit"
             )
         loop = asyncio.get_running_loop()

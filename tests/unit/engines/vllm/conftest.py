@@ -82,7 +82,7 @@ def config(tmp_path: Path) -> Callable[..., Any]:
             "model": str(folder), "revision": None, "tokenizer": str(folder),
             "tokenizer_revision": None, "dtype": "torch.float32", "quantization": None,
             "hf": '{"rope": 1}', "cache_dtype": "auto", "algorithm": "sha256_cbor",
-            "backend": "CPU_ATTN", "tp": 1, "pp": 1, "device": "cpu", "transfer": None,
+            "backend": "CPU_ATTN", "tp": 1, "pp": 1, "dp": 1, "device": "cpu", "transfer": None,
         } | changed  # fmt: skip
         return SimpleNamespace(
             model_config=SimpleNamespace(
@@ -99,7 +99,9 @@ def config(tmp_path: Path) -> Callable[..., Any]:
             ),
             attention_config=SimpleNamespace(backend=given["backend"]),
             parallel_config=SimpleNamespace(
-                tensor_parallel_size=given["tp"], pipeline_parallel_size=given["pp"]
+                tensor_parallel_size=given["tp"],
+                pipeline_parallel_size=given["pp"],
+                data_parallel_size=given["dp"],
             ),
             device_config=SimpleNamespace(device_type=given["device"]),
             kv_transfer_config=given["transfer"],

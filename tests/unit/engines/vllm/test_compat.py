@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scopekv.engines.vllm import plugin
 from scopekv.engines.vllm.compat import check_config, check_version
 from scopekv.engines.vllm.settings import PluginSettings
 from scopekv.errors import ConfigError
@@ -110,3 +111,24 @@ def test_settings_come_from_the_environment_or_rest() -> None:
 def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
         PluginSettings.read({"SCOPEKV_TICKET_KEYS": "/k", name: value})
+
+
+def test_more_than_one_data_parallel_rank_is_refused(config: Config) -> None:
+    """vLLM answers our calls for the first rank alone."""
+    check_config(config(dp=1))
+    with pytest.raises(ConfigError, match="data_parallel_size"):
+        check_config(config(dp=2))
+
+
+@pytest.mark.parametrize("plugins", [None, "", "other"])
+def test_half_a_plugin_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plugins: str | None
+) -> None:
+    """Without the endpoint half, neither refusals nor the status would be there."""
+    monkeypatch.setenv("SCOPEKV_TICKET_KEYS", str(tmp_path / "keys.json"))
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    if plugins is not None:
+        monkeypatch.setenv("VLLM_PLUGINS", plugins)
+    monkeypatch.setattr(plugin, "installed_guard", lambda: None)
+    with pytest.raises(ConfigError, match="VLLM_PLUGINS"):
+        plugin.register()

@@ -1,0 +1,73 @@
+"""What a strict reader found: names of media, headers that touch all tenants, doubled narrowing."""
+
+from __future__ import annotations
+
+import pytest
+
+from scopekv.gateway.bodies import stripped
+from scopekv.simulate.client import CHAT
+from scopekv.simulate.stage import Stage
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Keys = dict[str, str]
+
+
+async def test_i1_a_name_for_media_never_reaches_the_engine(stage: Stage, keys: Keys) -> None:
+    """vLLM takes a part's `uuid` for its identity: another's would give another's picture."""
+    before = len(stage.engine.seen.calls)
+    parts = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": None, "uuid": "invoice-17"},
+        {"type": "image_url", "image_url": {"url": "data:,x"}, "uuid": "logo"},
+    ]
+    body = {"model": stage.client.model, "messages": [{"role": "user", "content": parts}]}
+    await stage.client.send("POST", CHAT, body, key=keys["alice"])
+    calls = stage.engine.seen.calls[before:]
+    assert calls
+    assert "uuid" not in str([call.body["messages"] for call in calls])
+
+
+async def test_media_names_go_wherever_they_stand() -> None:
+    part = {"type": "input_audio", "input_audio": {"data": ""}, "uuid": "u"}
+    messages = [{"role": "user", "content": [part]}, {"role": "user", "content": "uuid"}]
+    clean = stripped({"model": "m", "messages": messages})["messages"]
+    assert "uuid" not in clean[0]["content"][0]
+    assert clean[1] == messages[1]
+
+
+@pytest.mark.parametrize(
+    "header", [b"x-vllm-priority", b"x-vllm-anything-new", b"endpoint-load-metrics-format"]
+)
+async def test_headers_that_touch_all_tenants_stay_here(
+    stage: Stage, keys: Keys, header: bytes
+) -> None:
+    before = len(stage.engine.seen.calls)
+    assert (await stage.client.chat(keys["alice"], "hi", headers=[(header, b"1")])).status == 200
+    (call,) = stage.engine.seen.calls[before:]
+    assert header not in [name for name, _ in call.headers]
+
+
+@pytest.mark.parametrize("header", [b"x-scopekv-user", b"x-scopekv-session"])
+async def test_two_narrowing_headers_are_refused(stage: Stage, keys: Keys, header: bytes) -> None:
+    """An end user could put its own before the one that the application adds."""
+    twice = [(header, b"eve"), (header, b"mallory")]
+    answer = await stage.client.chat(keys["desk"], "hi", headers=twice)
+    assert answer.status == 400
+    assert header.decode() in answer.error["message"]
+
+
+async def test_beams_are_refused_and_too_many_sequences_are_named(stage: Stage, keys: Keys) -> None:
+    beams = await stage.client.chat(keys["alice"], "hi", use_beam_search=True)
+    assert beams.status == 400
+    assert "use_beam_search" in beams.error["message"]
+    many = await stage.client.complete(keys["alice"], ["a"] * 40, n=128)
+    assert many.status == 400
+    assert "sequences" in many.error["message"]
+
+
+async def test_readiness_tells_strangers_no_address(stage: Stage) -> None:
+    instance = stage.deployment.gateway.fleet.instances[0]
+    stage.deployment.gateway.fleet.lost(instance, "cannot connect to http://10.0.0.5:8000")
+    answer = await stage.client.send("GET", "/readyz", key=None)
+    assert b"10.0.0.5" not in answer.content
+    await stage.look()
