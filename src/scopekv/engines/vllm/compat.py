@@ -1,4 +1,4 @@
-"""The one file that knows vLLM's versions: which are tested, and what their seams look like."""
+"""The one file that knows vLLM's versions: which are supported, and what their seams look like."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from scopekv.errors import ConfigError
 
-TESTED = ((0, 31), (0, 33))  # first and last minor version whose seams were run
+# First and last minor version with these seams: 0.32 in the test run, its neighbours by trial.
+SUPPORTED = ((0, 31), (0, 33))
 SAFE_HASHES = ("sha256", "sha256_cbor")
 SAFE_CONNECTORS = ("OffloadingConnector",)  # its keys are the engine's block hashes
 
@@ -21,13 +22,13 @@ def vllm_version() -> str:
 
 
 def check_version(version: str) -> None:
-    """Refuse to start on a version whose seams were not tested."""
+    """Refuse to start on a version that may have other seams."""
     found = re.match(r"(\d+)\.(\d+)", version)
     minor = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not TESTED[0] <= minor <= TESTED[1]:
+    if not SUPPORTED[0] <= minor <= SUPPORTED[1]:
         raise ConfigError(
-            f"ScopeKV is tested with vLLM {_dotted(TESTED[0])} to {_dotted(TESTED[1])}; this is "
-            f"{version}. Install a tested vLLM, or start without the plugin "
+            f"ScopeKV is made for vLLM {_dotted(SUPPORTED[0])} to {_dotted(SUPPORTED[1])}; this is "
+            f"{version}. Install one of those, or start without the plugin "
             "(VLLM_PLUGINS without scopekv): the gateway then isolates whole prompts."
         )
 
@@ -51,7 +52,7 @@ def check_seams() -> None:
         if found[: len(names)] != names:
             raise ConfigError(
                 f"vLLM's {function.__name__} takes {', '.join(found)}, not {', '.join(names)}: "
-                f"this build of {vllm_version()} is not one ScopeKV was tested with."
+                f"this build of {vllm_version()} is not one ScopeKV was made for."
             )
 
 
