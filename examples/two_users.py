@@ -6,7 +6,7 @@ Run it beside `make serve`:  .venv/bin/python examples/two_users.py ALICE_KEY BO
 import sys
 from pathlib import Path
 
-from openai import OpenAI
+from openai import AuthenticationError, OpenAI
 
 BASE_URL = "http://127.0.0.1:8080/v1"
 MANUAL = Path(__file__).parents[1] / "src/scopekv/cli/demo/lantern-manual.md"
@@ -39,6 +39,9 @@ if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     alice, bob = sys.argv[1:]
-    ask("alice, first time", alice)
-    ask("bob, same question", bob)
-    ask("alice, once more", alice)
+    try:
+        ask("alice, first time", alice)
+        ask("bob, same question", bob)
+        ask("alice, once more", alice)
+    except AuthenticationError:
+        sys.exit("a key is not valid: copy both from the latest `make serve`, which makes new ones")

@@ -80,13 +80,13 @@ async def test_rendered_ids_equal_the_engines(
     deployment: Deployment, direct: PlainClient, engine: EngineInstance, document: str
 ) -> None:
     instance = deployment.gateway.fleet.instances[0]
-    assert instance.text is not None
+    assert instance.texts is not None
     documents = DocumentIndex(deployment.world.registry.documents())
     caller = Caller(Principal("acme", "alice", "o", "u"), Narrowing(), RoleRules(), documents)
     rendered = 0
     for _ in range(2):  # the second time from what was remembered
         for body in chats(document):
-            prompt = chat_prompt(body, caller, instance.text)
+            prompt = chat_prompt(body, caller, instance.texts.here)
             if prompt.tokens is None:
                 continue
             rendered += 1
@@ -95,7 +95,7 @@ async def test_rendered_ids_equal_the_engines(
             assert prompt.tokens.ids() == theirs.json["tokens"], body
     assert rendered > 60, "most of these chats are rendered by the gateway"
     for text in (*TEXTS, document + TEXTS[3], document + "\n\n" + document):
-        prompt = completion_prompt(text, caller, instance.text)
+        prompt = completion_prompt(text, caller, instance.texts.here)
         assert prompt.tokens is not None
         request = {"model": direct.model, "prompt": text}
         theirs = await direct.send("POST", "/tokenize", request, key=engine.api_key)

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from scopekv.gateway.bodies import STRIPPED
+from scopekv.gateway.settings import GatewaySettings
 from scopekv.simulate.behaviour import Behaviour, Call
 from scopekv.simulate.client import CHAT
 from scopekv.simulate.model import SimulatedModel
@@ -222,3 +223,20 @@ async def test_odd_framing_reaches_no_engine(stage: Stage, keys: Keys) -> None:
         writer.close()
         await writer.wait_closed()
     assert len(stage.engine.seen.calls) == before
+
+
+async def test_a_gateway_that_stops_says_so_in_the_stream(
+    tmp_path: Path, model: SimulatedModel
+) -> None:
+    """R7 holds for our own end too: a terminal error event, not a silent cut."""
+    settings = GatewaySettings((), port=0, stop_seconds_max=0.2)
+    stage = Stage(tmp_path, model, settings=settings)
+    key = stage.deployment.account("acme", "alice")
+    async with stage:
+        stage.engine.behaviour = Behaviour(event_seconds=5.0)
+        asked = asyncio.create_task(stage.client.chat(key, "hi", stream=True, max_tokens=4))
+        await asyncio.sleep(0.5)
+        await stage.deployment.gateway.stop()
+        answer = await asked
+        assert answer.status in (200, 503)
+        assert b'"message": "the gateway is stopping: retry"' in answer.content

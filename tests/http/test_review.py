@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from scopekv.errors import Unavailable
 from scopekv.gateway.bodies import stripped
 from scopekv.simulate.client import CHAT
 from scopekv.simulate.stage import Stage
@@ -71,3 +74,64 @@ async def test_readiness_tells_strangers_no_address(stage: Stage) -> None:
     answer = await stage.client.send("GET", "/readyz", key=None)
     assert b"10.0.0.5" not in answer.content
     await stage.look()
+
+
+@pytest.mark.parametrize("arguments", ["[" * 2000 + "]" * 2000, "[" * 50_000])
+async def test_arguments_nested_too_deep_are_the_engines(
+    stage: Stage, keys: Keys, arguments: str
+) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "y"},
+    ]
+    body = {"model": stage.client.model, "messages": messages, "max_tokens": 1}
+    answer = await stage.client.send("POST", CHAT, body, key=keys["alice"])
+    assert answer.status in (200, 400)
+
+
+@pytest.mark.parametrize("calls", [True, -1, 1.5, "x", {"a": 1}])
+async def test_tool_calls_of_another_type_are_refused(
+    stage: Stage, keys: Keys, calls: object
+) -> None:
+    messages = [{"role": "assistant", "content": "", "tool_calls": calls}]
+    body = {"model": stage.client.model, "messages": messages}
+    answer = await stage.client.send("POST", CHAT, body, key=keys["alice"])
+    assert answer.status == 400
+    assert "tool_calls" in answer.error["message"]
+
+
+async def test_a_large_prompt_holds_nobody_up(stage: Stage, keys: Keys) -> None:
+    """It is read aside: a small request that comes after it is answered before it."""
+    large = asyncio.create_task(stage.client.chat(keys["bob"], "a" * 4_000_000))
+    await asyncio.sleep(0.3)
+    small = await stage.client.chat(keys["alice"], "hi")
+    assert small.status == 200
+    assert not large.done()
+    assert (await large).status == 400
+
+
+async def test_very_many_messages_are_refused_by_their_number(stage: Stage, keys: Keys) -> None:
+    messages = [{"role": "user", "content": "x"}] * 20_000
+    body = {"model": stage.client.model, "messages": messages}
+    answer = await stage.client.send("POST", CHAT, body, key=keys["alice"])
+    assert answer.status == 400
+    assert answer.error["code"] == "context_length_exceeded"
+
+
+async def test_a_registry_that_refuses_shows_in_readiness(stage: Stage, keys: Keys) -> None:
+    access = stage.deployment.gateway.access
+    original = access.refresh
+
+    async def refuse() -> None:
+        raise Unavailable("the registry's file was replaced")
+
+    access.refresh = refuse  # type: ignore[method-assign]
+    try:
+        answer = await stage.client.send("GET", "/readyz", key=None)
+        assert answer.status == 503
+        assert "registry" in answer.json["status"]
+        assert (await stage.client.chat(keys["alice"], "hi")).status == 503
+    finally:
+        access.refresh = original  # type: ignore[method-assign]

@@ -49,13 +49,21 @@ def verifier(public_key: bytes) -> Check:
 def write_public_keys(path: Path, public_keys: Iterable[bytes]) -> None:
     """Write the list that engines read (`SCOPEKV_TICKET_KEYS`), in one atomic step."""
     text = json.dumps({"version": 1, "keys": [key.hex() for key in public_keys]}, indent=1)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
+    temporary = None
+    try:
+        if path.is_file() and path.read_text() == text + "\n":
+            return
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(handle, "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise ConfigError(f"cannot write the ticket keys at {path}: {error.strerror}") from error
 
 
 def read_public_keys(path: Path) -> dict[KeyId, Check]:

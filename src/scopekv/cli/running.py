@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import fcntl
 import logging
+import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import click
 import uvloop
@@ -30,7 +35,7 @@ def run(body: Callable[[], Awaitable[None]]) -> None:
         working = asyncio.ensure_future(body())
 
         def stop() -> None:
-            click.echo("\nStopping ...", err=True)
+            click.echo("\nStopping; answers under way have 10 seconds ...", err=True)
             working.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -44,6 +49,43 @@ def run(body: Callable[[], Awaitable[None]]) -> None:
         raise click.ClickException(str(error)) from error
 
 
+def check_port(host: str, port: int) -> None:
+    """Raise `ConfigError` if nothing can listen there, before half a minute is spent on engines."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(_cannot_listen(host, port, error)) from error
+
+
+def claim(folder: Path) -> None:
+    """Hold the data directory until this process ends, or raise `ConfigError`.
+
+    A second one on the same directory would take the first one's logs and demo keys.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise ConfigError(
+            f"another `scopekv up` runs on {folder}. Stop it, or give this one its own --data-dir."
+        ) from error
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        advice = "Is another one running? Choose another with --port."
+    else:
+        advice = "Choose an address of this machine with --host, and a port you may use."
+    return f"cannot listen on {host}:{port}: {error.strerror}. {advice}"
+
+
 @asynccontextmanager
 async def gateway_running(settings: GatewaySettings, world: World) -> AsyncIterator[Gateway]:
     """Start a gateway and stop it at the end. `bound_port` says where it listens."""
@@ -52,9 +94,6 @@ async def gateway_running(settings: GatewaySettings, world: World) -> AsyncItera
         await gateway.start()
         yield gateway
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
-            "Is another one running? Choose another with --port."
-        ) from error
+        raise ConfigError(_cannot_listen(settings.host, settings.port, error)) from error
     finally:
         await gateway.stop()

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from scopekv.cli import demo
 from scopekv.cli.options import data_dir_option, default_data_dir, registry_url
-from scopekv.cli.running import gateway_running, run
+from scopekv.cli.running import check_port, claim, gateway_running, run
 from scopekv.compose import World, open_world
 from scopekv.engines.embedded import EmbeddedEngines, EngineProgress
 from scopekv.engines.model import ensure_model
@@ -57,9 +57,10 @@ def up(
 
     async def body() -> None:
         console = Console(stderr=True)
+        check_port(host, port)
+        claim(folder)
         model = await asyncio.to_thread(ensure_model, folder, console=console)
         world = open_world(folder, registry_url(None, folder))
-        shown = demo.prepare(world.registry) if with_demo else None
         settings = EngineSettings(
             model_dir=model,
             data_dir=folder,
@@ -74,6 +75,7 @@ def up(
             await _start(engines, console)
             found = tuple(InstanceAddress(i.name, i.url, i.api_key) for i in engines.instances)
             full = replace(gateway_settings, instances=found)
+            shown = demo.prepare(world.registry) if with_demo else None
             gateway = await stack.enter_async_context(gateway_running(full, world))
             if shown is not None:
                 with console.status("Reading the public document into the cache ..."):
@@ -94,6 +96,7 @@ def plugin_environment(world: World, instance_group: str) -> dict[str, str]:
 
 
 async def _start(engines: EmbeddedEngines, console: Console) -> None:
+    console.print(f"Starting vLLM, which takes about half a minute. It logs to {engines.log_dir}.")
     with console.status("Starting vLLM ...") as status:
 
         def progress(event: EngineProgress) -> None:
@@ -114,7 +117,7 @@ def _show(host: str, folder: Path, gateway: Gateway, shown: demo.Demo | None) ->
     click.echo(_curl(url, shown.keys["alice"], request))
     click.echo("\nand as bob of globex, who shares the document and nothing else:\n")
     click.echo(_curl(url, shown.keys["bob"], request))
-    click.echo("\nCtrl-C stops everything.")
+    click.echo("\nThe keys are new at each start. Ctrl-C stops everything.")
 
 
 def _curl(url: str, key: str, request: Path) -> str:

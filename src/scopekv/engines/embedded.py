@@ -94,6 +94,11 @@ class EmbeddedEngines:
         return tuple(slot.instance() for slot in self._slots)
 
     @property
+    def log_dir(self) -> Path:
+        """Where each engine writes its log."""
+        return self._settings.log_dir
+
+    @property
     def states(self) -> dict[str, EngineState]:
         """Each engine's name with where it is in its life."""
         return {slot.name: slot.state for slot in self._slots}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from scopekv.core.policy import RoleRules
 from scopekv.core.scopes import Narrowing, Principal, Scope
-from scopekv.errors import Misuse, Unauthenticated
+from scopekv.errors import Misuse, Unauthenticated, Unavailable
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.http.messages import Request
 from scopekv.gateway.prompts import Caller
@@ -22,6 +23,7 @@ from scopekv.ports import KeyRecord, RegistryReader, Versions
 
 T = TypeVar("T")
 KEPT_MAX = 100_000
+log = logging.getLogger("scopekv.access")
 _NO_KEY = (
     "no API key in this request: send it as 'Authorization: Bearer sk-scopekv-...' "
     "(an administrator makes one with `scopekv admin key create`)"
@@ -43,6 +45,7 @@ class Access:
         self._rules: dict[str, RoleRules] = {}
         self._epochs: dict[Scope, int] = {}
         self._index_lock = asyncio.Lock()
+        self._trouble = ""
         self.documents = DocumentIndex(())
 
     async def principal(self, request: Request) -> Principal:
@@ -73,9 +76,9 @@ class Access:
             )
         return Caller(principal, narrowing, rules, self.documents, self.versions)
 
-    async def stands(self, versions: object) -> bool:
+    async def stands(self, versions: object, *, waited: bool) -> bool:
         """Whether nothing has changed since a caller was read under these `versions`."""
-        if self._in_thread:  # else nothing could pass between the questions
+        if self._in_thread or waited:  # else nothing could pass between the questions
             await self.refresh()
         return versions is self.versions
 
@@ -97,7 +100,14 @@ class Access:
 
     async def refresh(self) -> None:
         """Drop what the registry has changed since it was kept."""
-        versions = await self._ask(self._registry.versions)
+        try:
+            versions = await self._ask(self._registry.versions)
+        except Unavailable as error:
+            if str(error) != self._trouble:  # once a change, not at every request
+                log.error("requests are refused: %s", error)
+            self._trouble = str(error)
+            raise
+        self._trouble = ""
         before = self.versions
         if versions == before:
             return

@@ -11,7 +11,7 @@ import msgspec
 
 from scopekv.compose import World
 from scopekv.core.tickets import audience_id
-from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError
+from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError, Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.admin_http import PREFIX as ADMIN
 from scopekv.gateway.admin_http import handle as handle_admin
@@ -113,6 +113,10 @@ class Gateway:
         ]
         ready = any(i.isolation is not Isolation.NONE for i in self.fleet.instances)
         status = "ready" if ready else "no engine is ready"
+        try:
+            await self.access.refresh()
+        except Unavailable:
+            ready, status = False, "the registry is out of reach: requests are refused"
         _send(reply, 200 if ready else 503, {"status": status, "instances": rows})
 
     async def _metrics(self, request: Request, reply: Reply) -> None:

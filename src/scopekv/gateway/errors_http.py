@@ -42,7 +42,10 @@ TABLE: dict[type[errors.ScopeKVError], HttpError] = {
     errors.TicketExpired: HttpError(403, "permission_error", "ticket_expired"),
     errors.Corrupt: HttpError(500, "server_error", "corrupt", _FAULT),
     errors.Unavailable: HttpError(
-        503, "server_error", "unavailable", "a service this request needs is out of reach; retry"
+        503,
+        "server_error",
+        "unavailable",
+        "no engine, or no registry, is in reach: retry; GET /readyz says how the engines are",
     ),
 }
 

@@ -16,8 +16,7 @@ from scopekv.core.tickets import AudienceId, KeyId
 from scopekv.errors import Misuse, NotFound, ScopeKVError, Unavailable, UnknownModel
 from scopekv.gateway.http.client import ClientPool
 from scopekv.gateway.http.messages import Headers
-from scopekv.gateway.model_text import model_text
-from scopekv.gateway.prompts import ModelText
+from scopekv.gateway.model_text import Texts, model_text
 
 POLL_SECONDS = 2.0
 LOOK_SECONDS_MAX = 15.0  # a first status waits for the step that the engine is in
@@ -57,7 +56,7 @@ class Instance:
     epoch: str = ""  # new at every start of the engine
     block_size: int = 0
     max_model_len: int = 0
-    text: ModelText | None = None
+    texts: Texts | None = None
     in_flight: int = 0
     status: dict[str, Any] = field(default_factory=dict)
 
@@ -174,7 +173,7 @@ class Fleet:
         if status["instance"] != instance.epoch:
             template = await instance.ask("GET", "/v1/scopekv/template", seconds=60)
             instance.base_model = str(template["models"][0])
-            instance.text, note = await model_text(template, instance.ask)
+            instance.texts, note = await model_text(template, instance.ask)
             instance.block_size = int(status["block_size"])
             instance.max_model_len = int(status["max_model_len"])
             instance.fingerprint = Fingerprint(bytes.fromhex(status["fingerprint"]))
@@ -203,7 +202,7 @@ class Fleet:
                 reason,
             )
         if isolation is not Isolation.SCOPED:
-            instance.epoch, instance.text = "", None
+            instance.epoch, instance.texts = "", None
         instance.isolation, instance.reason = isolation, reason
 
     async def _watch(self, instance: Instance) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scopekv.core.policy import RoleRules
@@ -41,7 +43,19 @@ _PROBES: tuple[dict[str, Any], ...] = (
 )
 
 
-async def model_text(answer: dict[str, Any], ask: Ask) -> tuple[ModelText | None, str]:
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """One model's text, twice: for the event loop, and for worker threads (one at a time).
+
+    A large prompt takes long to read; it must not hold up everybody's.
+    """
+
+    here: ModelText
+    aside: ModelText
+    lock: threading.Lock
+
+
+async def model_text(answer: dict[str, Any], ask: Ask) -> tuple[Texts | None, str]:
     """Return how to render and tokenise for this engine, and a note for the operator.
 
     None where the engine must do it. Each probe is rendered here and by the engine (`/tokenize`);
@@ -51,19 +65,33 @@ async def model_text(answer: dict[str, Any], ask: Ask) -> tuple[ModelText | None
         return None, "the engine renders prompts itself: whole prompts stay with their caller"
     try:
         text = await asyncio.to_thread(_model_text, answer)  # about a second of work
+        aside = await asyncio.to_thread(_model_text, answer)
     except Misuse as error:
         return None, str(error)
     plain = [await _agrees(probe, text, ask, answer["models"][0]) for probe in _PROBES]
     if not all(plain[:2]):
-        return ModelText(text.tokenizer, None, None, {}, False), (
+        return _texts(text, aside, template=False, tools=False), (
             "the chat template gives other tokens here than in the engine: "
             "chats stay with their caller"
         )
     if not plain[2]:
-        return ModelText(text.tokenizer, text.template, None, {}, False), (
+        return _texts(text, aside, template=True, tools=False), (
             "chats with tools stay with their caller: their tokens differ from the engine's"
         )
-    return text, "tokens equal the engine's"
+    return _texts(text, aside, template=True, tools=True), "tokens equal the engine's"
+
+
+def _texts(here: ModelText, aside: ModelText, *, template: bool, tools: bool) -> Texts:
+    """Both, less what was found to differ from the engine."""
+
+    def less(text: ModelText) -> ModelText:
+        return replace(
+            text,
+            template=text.template if template else None,
+            tool_template=text.tool_template if tools else None,
+        )
+
+    return Texts(less(here), less(aside), threading.Lock())
 
 
 def _model_text(answer: dict[str, Any]) -> ModelText:

@@ -159,6 +159,8 @@ def _extras(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message's other fields as vLLM hands them to a template: arguments as objects."""
     extras: dict[str, Any] = {}
     if message["role"] == "assistant" and message.get("tool_calls"):
+        if not isinstance(message["tool_calls"], list):
+            raise Misuse("tool_calls must be a list")
         extras["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
     if message["role"] == "tool" and "tool_call_id" in message:
         extras["tool_call_id"] = message["tool_call_id"]
@@ -203,6 +205,8 @@ def _tool_call(call: Any) -> dict[str, Any]:
             arguments = json.loads(arguments) if arguments else {}
         except ValueError:
             arguments = {}
+        except RecursionError as error:
+            raise NotRenderable("arguments nested too deep") from error
     return {**call, "function": {**function, "arguments": arguments or {}}}
 
 

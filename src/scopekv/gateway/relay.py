@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ HEAD_SECONDS_MAX = 600.0
 ERROR_BYTES_MAX = 1 << 16
 ANSWER_BYTES_MAX = 64 << 20
 NOTED_MAX = 10_000
+LARGE_BYTES = 128 << 10
 TRIES_MAX = 16
 _JSON: Headers = [(b"content-type", b"application/json")]
 # Credentials, what narrows, and what would pick a request's name, rank or encoding in the engine.
@@ -60,6 +62,7 @@ class _Job:
     body: dict[str, Any]
     uses: int
     detail: bool
+    large: bool  # too large to be read on the event loop
     headers: Headers
     began: float
 
@@ -90,7 +93,7 @@ class Relay:
         for _ in range(TRIES_MAX):
             job = await self._job(request, began)
             instance = self._fleet.choose(job.body["model"], tried)
-            prompt = self._prompt(job, instance)
+            prompt = await self._prompt(job, instance)
             sending = await self._sending(job, instance, prompt)
             if sending is None:
                 continue
@@ -115,8 +118,9 @@ class Relay:
         await self._note_claims(principal, request)
         caller = await self._access.caller(principal, request, body)
         detail = request.header(b"x-scopekv-detail") == b"1"
+        large = len(request.body) > LARGE_BYTES
         headers = _to_pass(request)
-        return _Job(request.path, caller, body, sequences(body), detail, headers, began)
+        return _Job(request.path, caller, body, sequences(body), detail, large, headers, began)
 
     async def _forward(
         self, job: _Job, instance: Instance, prompt: Prompt, sending: _Sending, reply: Reply
@@ -141,17 +145,27 @@ class Relay:
         finally:
             instance.in_flight -= 1
 
-    def _prompt(self, job: _Job, instance: Instance) -> Prompt:
-        """Render and tokenise for this instance. Raises `Misuse` or `TooLarge`."""
-        text = instance.text if instance.isolation is Isolation.SCOPED else None
+    async def _prompt(self, job: _Job, instance: Instance) -> Prompt:
+        """Render and tokenise for this instance. Raises `Misuse` or `PromptTooLong`."""
+        texts = instance.texts if instance.isolation is Isolation.SCOPED else None
         chat = job.path == CHAT
-        if not isinstance(
-            job.body.get("messages" if chat else "prompt"), list if chat else (list, str)
-        ):
+        given = job.body.get("messages" if chat else "prompt")
+        if not isinstance(given, list if chat else (list, str)):
             raise Misuse("a chat needs messages; a completion needs a prompt")
-        if text is None:
+        if texts is None:
             return private_prompt(job.caller)
-        prompt = (chat_prompt if chat else _completion)(job.body, job.caller, text)
+        if chat and len(given) > instance.max_model_len:
+            raise PromptTooLong(f"{len(given)} messages; the context is {instance.max_model_len}")
+        make = chat_prompt if chat else _completion
+        if job.large:
+
+            def aside() -> Prompt:
+                with texts.lock:
+                    return make(job.body, job.caller, texts.aside)
+
+            prompt = await asyncio.to_thread(aside)
+        else:
+            prompt = make(job.body, job.caller, texts.here)
         if prompt.tokens is not None and len(prompt.tokens) >= instance.max_model_len:
             raise PromptTooLong(
                 f"the prompt has {len(prompt.tokens)} tokens; the model's context is "
@@ -165,7 +179,7 @@ class Relay:
         An epoch of now with a membership of before would open what was just closed.
         """
         epochs = [await self._access.epoch(segment.scope) for segment in prompt.segments]
-        if not await self._access.stands(job.caller.versions):
+        if not await self._access.stands(job.caller.versions, waited=job.large):
             return None
         salt = self._issuer.salt(prompt.segments, epochs)
         ticket = None

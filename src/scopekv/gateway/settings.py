@@ -39,6 +39,11 @@ class GatewaySettings:
             )
         if not 1024 <= self.body_bytes_max <= 1 << 30:
             raise ConfigError(f"body_bytes_max is {self.body_bytes_max}; it takes 1 KiB to 1 GiB")
+        if not 0 <= self.stop_seconds_max <= 3600:
+            raise ConfigError(f"stop_seconds_max is {self.stop_seconds_max}; it takes 0 to 3600")
+        for instance in self.instances:
+            if not instance.api_key.isascii() or not instance.api_key.isprintable():
+                raise ConfigError(f"the api_key of instance {instance.name} is not printable ASCII")
         names = [instance.name for instance in self.instances]
         if len(set(names)) != len(names):
             raise ConfigError(f"two instances share a name: {', '.join(sorted(names))}")
@@ -68,7 +73,7 @@ def read_settings(path: Path) -> GatewaySettings:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {error}. `scopekv gateway --help` shows one.") from error
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
     instances = tuple(InstanceAddress(i.name, i.url, i.api_key) for i in content.instances)

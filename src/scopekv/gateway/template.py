@@ -100,17 +100,22 @@ class ChatTemplate:
                 add_generation_prompt=True,
                 **self._variables,
             )
-        except (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
+        except (
+            *(jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError),
+            *(RecursionError, OverflowError),
+        ) as error:
             # Its message may hold text of the prompt; the engine says what it says to its users.
             raise NotRenderable("the chat template refused the messages") from error
 
 
 def _cut(text: str, marks: Sequence[str]) -> tuple[str, ...] | None:
     """Split at the marks, each of which must stand once and in order; None otherwise."""
+    if text.count(_OPEN) != sum(map(bool, marks)):
+        return None
     glue, at = [], 0
     for mark in marks:
         found = text.find(mark, at) if mark else at
-        if found < 0 or (mark and text.count(mark) != 1):
+        if found < 0:
             return None
         glue.append(text[at:found])
         at = found + len(mark)

@@ -85,7 +85,7 @@ class Warmer:
 
     def _look(self) -> None:
         """Set every instance that is up to work, unless it is at work still."""
-        live = [i for i in self._fleet.instances if i.isolation is Isolation.SCOPED and i.text]
+        live = [i for i in self._fleet.instances if i.isolation is Isolation.SCOPED and i.texts]
         epochs = {instance.epoch for instance in live}
         self._held = {epoch: self._held.get(epoch, {}) for epoch in epochs}
         self._tried = {key: tried for key, tried in self._tried.items() if key[0] in epochs}
@@ -195,7 +195,7 @@ class Warmer:
 
 def _prompts(document: PublishedDocument, instance: Instance) -> Iterator[Prompt]:
     """The document where requests have it, followed by a text that no request shares."""
-    if instance.text is None:
+    if instance.texts is None:
         return
     caller = Caller(_NOBODY, Narrowing(), RoleRules(), DocumentIndex([document]))
     question = {"role": "user", "content": "."}
@@ -204,8 +204,8 @@ def _prompts(document: PublishedDocument, instance: Instance) -> Iterator[Prompt
         [{"role": "user", "content": document.text}],
     )
     for messages in chats:
-        yield chat_prompt({"messages": messages}, caller, instance.text)
-    yield completion_prompt(document.text, caller, instance.text)
+        yield chat_prompt({"messages": messages}, caller, instance.texts.here)
+    yield completion_prompt(document.text, caller, instance.texts.here)
 
 
 def _label(document: PublishedDocument, place: int, epochs: tuple[int, ...], prompt: Prompt) -> str:

@@ -108,3 +108,12 @@ def test_unknown_keys_do_not_read_an_unchanged_file(tmp_path: Path) -> None:
     assert keys.get(NEW.key_id) is None
     path.touch()
     assert keys.get(NEW.key_id) is not None
+
+
+def test_a_list_that_cannot_be_written_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.mkdir()
+    (path / "in the way").touch()
+    with pytest.raises(ConfigError, match="cannot write the ticket keys"):
+        write_public_keys(path, [OLD.public_key])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["keys.json"]

@@ -44,9 +44,14 @@ def _call(url: str, function: Callable[..., Any], values: dict[str, Any]) -> Any
     from scopekv.compose import open_registry
     from scopekv.gateway.administration import Administration
 
+    file = Path(url.removeprefix("sqlite:///"))
+    new = url.startswith("sqlite:///") and not file.exists()
     registry = open_registry(url)
     try:
-        return function(Administration(registry), **values)
+        answer = function(Administration(registry), **values)
+        if new:  # a mistyped directory looks empty, not wrong
+            click.echo(f"made a new registry at {file}", err=True)
+        return answer
     finally:
         registry.close()
 

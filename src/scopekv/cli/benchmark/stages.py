@@ -147,7 +147,7 @@ def warming(document_tokens: int, engine_tokens: float) -> Warming:
 
 def _check_scoped(gateway: Gateway) -> None:
     instance = gateway.fleet.instances[0]
-    if instance.isolation is not Isolation.SCOPED or instance.text is None:
+    if instance.isolation is not Isolation.SCOPED or instance.texts is None:
         raise ConfigError(
             f"the engine runs, but the gateway sends it no tickets: {instance.reason}. Reinstall "
             "ScopeKV beside vLLM (make setup), so that vLLM finds the plugin."

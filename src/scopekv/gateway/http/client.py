@@ -42,7 +42,12 @@ class ClientPool:
         limits: ClientLimits | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        url = urllib.parse.urlsplit(base_url)
+        try:
+            url = urllib.parse.urlsplit(base_url)
+            port = url.port
+            url.netloc.encode("ascii"), url.path.encode("ascii")
+        except ValueError as error:
+            raise ConfigError(f"{base_url!r} is not a base URL: {error}") from error
         if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
             raise ConfigError(
                 f"{base_url!r} is not an http or https base URL such as http://host:8000"
@@ -51,7 +56,7 @@ class ClientPool:
             raise ConfigError("a base URL holds no credentials; set the instance's key instead")
         self._name = f"{url.scheme}://{url.netloc}"
         self._host = url.hostname
-        self._port = url.port or (443 if url.scheme == "https" else 80)
+        self._port = port or (443 if url.scheme == "https" else 80)
         self._prefix = url.path.rstrip("/").encode("ascii")
         self._host_line = b"host: " + url.netloc.encode("ascii")
         self._tls = (tls or ssl.create_default_context()) if url.scheme == "https" else None

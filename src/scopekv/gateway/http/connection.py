@@ -159,7 +159,10 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             self._writable.set_result(None)
             self._writable = None
-        # A handler whose reply is complete may be keeping its books: let it.
+        self._end_handler()
+
+    def _end_handler(self) -> None:
+        """Cancel the handler, unless its reply is complete: it may be keeping its books."""
         if self._reply is not None and not self._reply.finished:
             if self._request is not None:
                 self._request.disconnect.fire()
@@ -285,6 +288,14 @@ class Connection(asyncio.Protocol):
         """The server is stopping: close now if idle, else after the request in hand."""
         if self._mode is _Mode.READING and self._writable is None and self._phase is Phase.IDLE:
             self._transport.close()
+
+    def cut(self, failure: Failure) -> None:
+        """Tell a client that waits for an answer of `failure`, and close; cancels the handler."""
+        self._end_handler()
+        if self._reply is not None:
+            self._reply.fail(failure)
+        self._leave()
+        self._transport.close()
 
     def abort(self) -> None:
         """Cut at once; the handler is cancelled."""

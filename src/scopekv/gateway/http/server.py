@@ -13,6 +13,7 @@ from scopekv.gateway.http.messages import Failure, internal_failure
 
 SWEEP_SECONDS_MAX = 1.0
 CANCEL_SECONDS = 2.0
+STOPPING = Failure(503, "the gateway is stopping: retry", "server_error", "unavailable")
 
 
 class Server:
@@ -87,9 +88,11 @@ class Server:
                     await shared.empty.wait()
         clean = not shared.connections
         for connection in tuple(shared.connections):
-            connection.abort()
+            connection.cut(STOPPING)
         if shared.tasks:
             await asyncio.wait(tuple(shared.tasks), timeout=CANCEL_SECONDS)
+        for connection in tuple(shared.connections):
+            connection.abort()
         if self._sweeper is not None:
             self._sweeper.cancel()
         return clean

@@ -1,0 +1,40 @@
+"""The gateway's settings: what cannot work is refused, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scopekv.errors import ConfigError
+from scopekv.gateway.http import ClientPool
+from scopekv.gateway.settings import read_settings
+
+ENGINE = '[[instances]]\nname = "e"\nurl = "http://h:1"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "instances"),
+        ("instances = []", "instances"),
+        ("stop_seconds_max = nan\n" + ENGINE, "stop_seconds_max"),
+        ("stop_seconds_max = -5.0\n" + ENGINE, "stop_seconds_max"),
+        ("port = 70000\n" + ENGINE, "port"),
+        ("made_up = 1\n" + ENGINE, "made_up"),
+        (ENGINE + 'api_key = "a\\nb"\n', "api_key"),
+        (ENGINE + ENGINE, "share a name"),
+        ("port = ", "Invalid value"),
+    ],
+)
+def test_a_file_that_cannot_work_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "scopekv.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=named):
+        read_settings(path)
+
+
+@pytest.mark.parametrize("url", ["http://h:99999", "http://h:abc", "http://[::1", "http://hé", ""])
+async def test_a_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        ClientPool(url)
