@@ -1,12 +1,18 @@
 """Fixtures that more than one folder of tests shares."""
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from hypothesis import settings
 
 from scopekv.engines.model import ensure_model
+from scopekv.simulate.model import SimulatedModel
+from scopekv.simulate.stage import Stage
+
+Keys = dict[str, str]
 
 # `make check` looks with fewer examples than `make test` (pytest --hypothesis-profile=check).
 settings.register_profile("full", max_examples=200, deadline=None)
@@ -32,6 +38,37 @@ def model_dir(data_dir: Path) -> Path:
     """The converted SmolLM2 folder; skips where the package with its weights is not installed."""
     pytest.importorskip("gguf", reason="needs the engine-cpu extra")
     return ensure_model(data_dir)
+
+
+@pytest.fixture(scope="session")
+def model(model_dir: Path) -> SimulatedModel:
+    return SimulatedModel.load(model_dir, max_model_len=2048)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(
+    tmp_path_factory: pytest.TempPathFactory, model: SimulatedModel
+) -> AsyncIterator[Stage]:
+    """One stage for a file: its tests use prompts of their own, and leave it as they found it."""
+    async with Stage(tmp_path_factory.mktemp("stage"), model) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def keys(stage: Stage) -> Keys:
+    """API keys by name. alice, ann, pat (publisher) and desk (service account) are of acme."""
+    account = stage.deployment.account
+    made = {
+        "alice": account("acme", "alice"),
+        "ann": account("acme", "ann"),
+        "pat": account("acme", "pat", roles=["publisher"]),
+        "desk": account("acme", "desk", service=True),
+        "bob": account("globex", "bob"),
+        "root": account("hq", "root", roles=["operator"]),
+    }
+    stage.deployment.group("acme", "eng", "alice", "ann")
+    stage.deployment.group("acme", "law", "alice", "pat")
+    return made
 
 
 # Left out of `make check`: databases, processes, and tests that start pytest anew.
