@@ -185,7 +185,7 @@ def test_the_end_of_the_parent_leaves_no_process(
     settings: EngineSettings, number: signal.Signals
 ) -> None:
     program = f"""
-        import asyncio
+        import asyncio, signal
         from pathlib import Path
         from scopekv.engines.embedded import EmbeddedEngines
         from scopekv.engines.settings import EngineSettings
@@ -204,6 +204,8 @@ def test_the_end_of_the_parent_leaves_no_process(
             finally:
                 await engines.stop()
 
+        # A run in the background of a shell inherits an ignored SIGINT.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         asyncio.run(main())
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
