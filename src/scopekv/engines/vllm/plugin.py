@@ -1,8 +1,8 @@
 """The general plugin: loaded by vLLM in each of its processes, perhaps more than once.
 
 Write path: a request's ticket is judged when the request is made (`Request.__init__`, before its
-first block is hashed), and each block gets its tag as one more extra key. Read path: none of our own;
-vLLM finds a block by the hash that now covers its scopes.
+first block is hashed), and each block gets its tag as one more extra key. Read path: none of our
+own; vLLM finds a block by the hash that now covers its scopes.
 """
 
 from __future__ import annotations
