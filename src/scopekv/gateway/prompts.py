@@ -7,7 +7,7 @@ message with other fields, and everything after it, is the caller's own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -261,18 +261,19 @@ def _prompt(
     *,
     special: bool,
 ) -> Prompt:
+    private = caller.private
     parts = [stretch.part for stretch in stretches]
     decisions = decide_parts(parts, caller.principal, caller.narrowing, caller.rules)
     scopes = [decision.scope for decision in decisions]
-    owners: list[tuple[Scope, ...]] = []
-    for scope in scopes:
+    owners: list[tuple[Hashable, ...]] = []
+    for scope in (*scopes, private):
+        name = (scope.kind.value, scope.path)  # as plain values: memos hash it many times
         chain = owners[-1] if owners else ()
-        owners.append(chain if scope in chain else (*chain, scope))
+        owners.append(chain if name in chain else (*chain, name))
     marks = [
         Stretch(stretch.end, owner, fixed=decision.allowed and stretch.part.document is not None)
-        for stretch, owner, decision in zip(stretches, owners, decisions, strict=True)
+        for stretch, owner, decision in zip(stretches, owners[:-1], decisions, strict=True)
     ]
-    rest = owners[-1] if owners else ()
-    marks.append(Stretch(len(text), (*rest, caller.private)))
+    marks.append(Stretch(len(text), owners[-1]))
     tokens, ends = tokenizer.tokenize(text, marks, special=special)
-    return Prompt(plan_segments(scopes, ends[:-1], caller.private), tokens)
+    return Prompt(plan_segments(scopes, ends[:-1], private), tokens)

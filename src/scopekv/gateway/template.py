@@ -8,6 +8,7 @@ first is it known where each content stands.
 from __future__ import annotations
 
 import json
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from scopekv.errors import Misuse
 
 _SKELETONS_MAX = 512
+_QUARTER_SECONDS = 900  # in every time zone, dates and hours change at a quarter of an hour
 _OPEN, _CLOSE = "\ue000", "\ue001"  # private use: no tokenizer or template gives them a meaning
 
 
@@ -80,12 +82,12 @@ class ChatTemplate:
         Empty contents stay empty, since templates ask for that. The calendar may be in the glue.
         """
         marks = [f"{_OPEN}{i}{_CLOSE}" if content else "" for i, content in enumerate(contents)]
-        marked = [{**m, "content": mark} for m, mark in zip(messages, marks, strict=True)]
         if tools is not None or any(len(message) > 2 for message in messages):
-            return _cut(self._run(marked, tools), marks)
-        key = (*(m["role"] for m in messages), *map(bool, marks), _strftime_now("%Y-%m-%d %H"))
+            return _cut(self._run(_marked(messages, marks), tools), marks)
+        quarter = time.time() // _QUARTER_SECONDS
+        key = (*[m["role"] for m in messages], *map(bool, marks), quarter)
         if key not in self._skeletons:
-            self._skeletons[key] = _cut(self._run(marked, None), marks)
+            self._skeletons[key] = _cut(self._run(_marked(messages, marks), None), marks)
             if len(self._skeletons) > _SKELETONS_MAX:
                 self._skeletons.popitem(last=False)
         self._skeletons.move_to_end(key)
@@ -106,6 +108,10 @@ class ChatTemplate:
         ) as error:
             # Its message may hold text of the prompt; the engine says what it says to its users.
             raise NotRenderable("the chat template refused the messages") from error
+
+
+def _marked(messages: Sequence[Message], marks: Sequence[str]) -> list[Message]:
+    return [{**m, "content": mark} for m, mark in zip(messages, marks, strict=True)]
 
 
 def _cut(text: str, marks: Sequence[str]) -> tuple[str, ...] | None:

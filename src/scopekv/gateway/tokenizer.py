@@ -262,6 +262,9 @@ class PromptTokenizer:
         """Token ids of a text without added tokens, and the token ends of `ends` (rising)."""
         words = self._words.split(text) if self._words is not None else None
         if self._words is not None and words is not None:
+            if not ends or (len(ends) == 1 and ends[0] == len(text)):
+                ids = self._words.ids(words, seen)
+                return ids, (len(ids),) * len(ends)
             starts = [0, *accumulate(map(len, words))]
             # An end inside a word is the tokenizer's to judge; at its borders nothing straddles.
             cuts = [bisect_left(starts, end) for end in ends]

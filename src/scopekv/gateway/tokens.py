@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from tokenizers import Encoding, Tokenizer
 
 from scopekv.core.encoding import encode_tokens
@@ -29,7 +30,7 @@ class Tokens:
 
     @classmethod
     def of(cls, ids: Sequence[int]) -> Tokens:
-        return cls(encode_tokens(ids), ",".join(map(str, ids)).encode("ascii"))
+        return cls(encode_tokens(ids), msgspec.json.encode(ids)[1:-1])
 
     @classmethod
     def join(cls, pieces: Sequence[Tokens]) -> Tokens:

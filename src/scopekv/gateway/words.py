@@ -74,7 +74,7 @@ class Words:
         `seen` holds the other words of the same owner's texts, and grows up to a bound.
         """
         table = self._table
-        found = [table.get(word) for word in words]
+        found = list(map(table.get, words))
         if None not in found:
             return found  # type: ignore[return-value]
         ids: list[int] = []

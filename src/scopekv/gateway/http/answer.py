@@ -110,6 +110,17 @@ class UpstreamResponse:
             if self._error is not None:
                 raise self._error
             await self._wait()
+        return self.take()
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of the body has come and been read."""
+        return self._complete and not self._chunks
+
+    def take(self) -> bytes:
+        """The body bytes that have come and wait; none if that takes waiting."""
+        if not self._chunks:
+            return b""
         chunk = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._buffered = 0

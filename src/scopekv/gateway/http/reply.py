@@ -95,8 +95,11 @@ class Reply:
             self._wire.write(head)
             self._wire.write(body)
 
-    async def start(self, status: int, headers: Headers) -> None:
-        """Begin a streamed answer. A `text/event-stream` is forwarded in whole events."""
+    async def start(self, status: int, headers: Headers, chunk: bytes = b"") -> None:
+        """Begin a streamed answer. A `text/event-stream` is forwarded in whole events.
+
+        `chunk`: what there is of the body already; one write then wakes the client, not two.
+        """
         if status in (204, 304):
             raise Misuse(f"a {status} answer has no body to stream; use send")
         if self._chunked:
@@ -104,11 +107,12 @@ class Reply:
         else:
             framing = b""  # HTTP/1.0: the end of the connection is the end of the body
             self._keep_alive = False
-        self._wire.write(self._head(status, headers, framing))
+        head = self._head(status, headers, framing)
         given = dict(headers)
         plain = given.get(b"content-encoding", b"identity").lower() == b"identity"
         kind = given.get(b"content-type", b"").lower()
         self._events = plain and kind.startswith(b"text/event-stream")
+        self._wire.write(head + self._framed(self._whole(chunk)))
         await self._wire.drain()
 
     async def write(self, chunk: bytes) -> None:
@@ -117,19 +121,19 @@ class Reply:
             raise Misuse("write belongs between start and finish")
         if self._wire.gone:
             raise ConnectionResetError("the client has left")
-        if self._events and (self._held or not chunk.endswith(EVENT_ENDS)):
-            chunk = self._hold_partial_event(chunk)
-        self._put(chunk)
+        data = self._framed(self._whole(chunk))
+        if data:
+            self._wire.write(data)
         await self._wire.drain()
 
-    async def finish(self) -> None:
-        """End a streamed answer."""
+    async def finish(self, chunk: bytes = b"") -> None:
+        """End a streamed answer, with what is left of its body, in one write."""
         if not self.started or self.finished:
             raise Misuse("finish belongs after start, once")
         if self._wire.gone:
             raise ConnectionResetError("the client has left")
-        self._put(self._held)
-        self._end()
+        whole = self._whole(chunk)
+        self._end(self._framed(whole + self._held))
         await self._wire.drain()
 
     def fail(self, failure: Failure) -> bool:
@@ -148,19 +152,26 @@ class Reply:
             return False
         self._keep_alive = False
         lead = b"" if self._whole_events else b"\n\n"
-        self._put(b"%bdata: %b\n\n" % (lead, failure.body()))
-        self._end()
+        self._end(self._framed(b"%bdata: %b\n\n" % (lead, failure.body())))
         return True
 
-    def _end(self) -> None:
+    def _end(self, data: bytes) -> None:
         self.finished = True
         if self._chunked and not self._bodyless:
-            self._wire.write(b"0\r\n\r\n")
+            data += b"0\r\n\r\n"
+        if data:
+            self._wire.write(data)
 
-    def _put(self, data: bytes) -> None:
+    def _framed(self, data: bytes) -> bytes:
         if not data or self._bodyless:
-            return
-        self._wire.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+            return b""
+        return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
+
+    def _whole(self, chunk: bytes) -> bytes:
+        """What of `chunk` may go on now: in an event stream, whole events."""
+        if self._events and (self._held or not chunk.endswith(EVENT_ENDS)):
+            return self._hold_partial_event(chunk)
+        return chunk
 
     def _hold_partial_event(self, chunk: bytes) -> bytes:
         """Give back the whole events of what is held plus `chunk`; keep the rest."""

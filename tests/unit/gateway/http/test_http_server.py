@@ -251,6 +251,34 @@ async def test_split_events_arrive_whole_and_unchanged() -> None:
         assert (await read_reply(reader))[2] == stream
 
 
+class Wire:
+    """A connection that keeps what each write gave it."""
+
+    gone = closes = False
+    date = b"date: then\r\n"
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    async def drain(self) -> None:
+        pass
+
+
+@on_uvloop
+async def test_what_is_at_hand_goes_out_in_one_write_with_the_head_and_with_the_end() -> None:
+    request, wire = Request("POST", "/", "", [], b""), Wire()
+    reply = Reply(wire, request)
+    await reply.start(200, EVENTS, b"data: 1\n\ndata: ")
+    await reply.write(b"2")
+    await reply.finish(b"\n\n")
+    head, end = wire.writes
+    assert head.endswith(b"\r\n\r\n9\r\ndata: 1\n\n\r\n")
+    assert end == b"9\r\ndata: 2\n\n\r\n0\r\n\r\n"
+
+
 @on_uvloop
 async def test_another_stream_that_fails_is_cut_so_that_it_does_not_look_complete() -> None:
     async def handler(_request: Request, reply: Reply) -> None:
