@@ -34,7 +34,7 @@ LAW = settings(deadline=None)
 SIGNER, STRANGER = TicketSigner(b"1" * 32), TicketSigner(b"2" * 32)
 HOME, AWAY = Fingerprint(b"n" * 32), Fingerprint(b"m" * 32)
 HERE = audience_id("default")
-GATE = Gate({SIGNER.key_id: verifier(SIGNER.public_key)}, HERE, HOME)
+GATE = Gate({SIGNER.key_id: verifier(SIGNER.public_key)}, HERE, HOME, {})
 NOW, TTL = 1_800_000_000_000, 60_000
 TOKENS = list(range(64))
 

@@ -20,7 +20,7 @@ def allowed(who: Principal, action: Action, what: Resource) -> bool:
             return True
     if what.org_uid == "" or what.org_uid != who.org_uid:
         return False
-    if kind == "audit" or (kind == "org" and verb != "show"):
+    if kind == "audit" or action == "receipt.close" or (kind == "org" and verb != "show"):
         return False
     if action == "key.create" or (
         kind in ("account", "key", "role") and verb not in ("show", "create")
@@ -37,5 +37,5 @@ def allowed(who: Principal, action: Action, what: Resource) -> bool:
         return bool(reach) and reach <= mine and bool({"publisher", "org_admin"} & who.roles)
     if "org_admin" in who.roles or ("publisher" in who.roles and action == "document.show"):
         return True
-    own_key = own and action in ("key.show", "key.rotate")
-    return "member" in who.roles and (own_key or action in ("org.show", "rules.show"))
+    of_own = own and action in ("key.show", "key.rotate", "receipt.show")
+    return "member" in who.roles and (of_own or action in ("org.show", "rules.show"))

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from scopekv.adapters.ed25519 import (
     TicketSigner,
@@ -19,13 +21,23 @@ from scopekv.adapters.ed25519 import (
 )
 from scopekv.adapters.root_key import load_or_create
 from scopekv.core.blocks import Fingerprint, Namespace, block_tag
+from scopekv.core.chains import Chain, Link, chain_at, folder, retention_of, tag, tags_of
 from scopekv.core.encoding import Value, decode, encode
+from scopekv.core.leases import Lease
 from scopekv.core.scopes import Scope, ScopeId, ScopeKind
+from scopekv.core.sealing import (
+    ChainKeys,
+    Identity,
+    associated_data,
+    chain_keys,
+    object_name,
+    read_header,
+)
 from scopekv.core.tickets import AudienceId, KeyId, audience_id, key_id, mint, verify
-from scopekv.errors import ConfigError, Misuse, TicketInvalid
+from scopekv.errors import ConfigError, Corrupt, Misuse, TicketInvalid
 
 HERE = Path(__file__).parent
-NAMES = ("encoding", "scopes", "blocks", "tickets", "keys")
+NAMES = ("encoding", "scopes", "blocks", "tickets", "keys", "sealing")
 _spec = importlib.util.spec_from_file_location("vectors_make", HERE / "make.py")
 assert _spec
 assert _spec.loader
@@ -158,6 +170,93 @@ def test_no_public_keys(case: dict[str, Any], tmp_path: Path) -> None:
     path.write_text(case["file"])
     with pytest.raises(ConfigError, match="SCOPEKV_TICKET_KEYS"):
         read_public_keys(path)
+
+
+def _chain(case: dict[str, Any]) -> Chain:
+    return tuple(Link(ScopeId(bytes.fromhex(scope)), epoch) for scope, epoch in case["chain"])
+
+
+def _keys(chain: Chain) -> ChainKeys:
+    held = {scope: key for scope, _, key in load("sealing")["leases"]}
+    return chain_keys(
+        [
+            Lease(scope, epoch, bytes.fromhex(held[scope.hex()]), 300, 86_400, bytes(16))
+            for scope, epoch in chain
+        ]
+    )
+
+
+def _open(content: bytes, identity: Identity, keys: ChainKeys, name: str) -> bytes:
+    """As any reader must: header, associated data, AES-256-GCM."""
+    header = content[:32]
+    nonce = read_header(header, identity.size_bytes)
+    bound = associated_data(header, identity, name)
+    return AESGCM(keys.seal).decrypt(nonce, content[32:], bound)
+
+
+@pytest.mark.parametrize("case", cases("sealing", "valid"))
+def test_sealed_object(case: dict[str, Any]) -> None:
+    given, chain = load("sealing"), _chain(case)
+    keys, plaintext = _keys(chain), bytes.fromhex(case["plaintext"])
+    identity = Identity(
+        Fingerprint(bytes.fromhex(given["namespace"])),
+        chain,
+        bytes.fromhex(given["block_hash"]),
+        0,
+        len(plaintext),
+    )
+    assert (keys.seal.hex(), keys.name.hex()) == (case["seal_key"], case["name_key"])
+    assert object_name(keys, identity) == case["object_name"]
+    header = bytes.fromhex(case["header"])
+    assert associated_data(header, identity, case["object_name"]).hex() == case["associated_data"]
+    assert _open(bytes.fromhex(case["object"]), identity, keys, case["object_name"]) == plaintext
+    assert folder(chain, 86_400) == case["folder"]
+    assert tags_of(case["folder"]) == {tag(link) for link in chain} == set(case["tags"])
+    assert retention_of(case["folder"]) == 86_400
+
+
+@pytest.mark.parametrize("case", cases("sealing", "invalid_objects"))
+def test_no_sealed_object(case: dict[str, Any]) -> None:
+    given = load("sealing")
+    good = next(one for one in given["valid"] if one["name"] == case["of"])
+    change, chain = case["identity"], _chain(good)
+    if "epoch" in change:
+        chain = (chain[0]._replace(epoch=change["epoch"]), *chain[1:])
+    identity = Identity(
+        Fingerprint(bytes.fromhex(change.get("namespace", given["namespace"]))),
+        chain,
+        bytes.fromhex(change.get("block_hash", given["block_hash"])),
+        change.get("group_idx", 0),
+        len(bytes.fromhex(good["plaintext"])),
+    )
+    # The keys are the good ones on purpose: the identity alone must refuse.
+    name = change.get("object_name", good["object_name"])
+    with pytest.raises((Corrupt, InvalidTag)):
+        _open(bytes.fromhex(case["object"]), identity, _keys(_chain(good)), name)
+
+
+@pytest.mark.parametrize("case", cases("sealing", "invalid_headers"))
+def test_no_header(case: dict[str, Any]) -> None:
+    with pytest.raises(Corrupt):
+        read_header(bytes.fromhex(case["hex"]), case["size_bytes"])
+
+
+@pytest.mark.parametrize("case", cases("sealing", "invalid_folders"))
+def test_no_folder(case: dict[str, Any]) -> None:
+    assert tags_of(case["folder"]) == frozenset()
+    assert retention_of(case["folder"]) is None
+
+
+def test_all_chains_differ_in_keys_names_and_folders() -> None:
+    made = load("sealing")["valid"]
+    for field in ("seal_key", "name_key", "object_name", "folder", "object"):
+        assert len({case[field] for case in made}) == len(made)
+
+
+@pytest.mark.parametrize("case", load("sealing")["chain_at"], ids=lambda case: f"{case['end']}")
+def test_chain_at(case: dict[str, Any]) -> None:
+    ticket = make.good_ticket(TicketSigner(make.SEED))
+    assert len(chain_at(ticket.grants, case["end"])) == case["links"]
 
 
 def test_the_worked_example_of_the_document_is_a_vector() -> None:

@@ -4,10 +4,11 @@ Default deny. For everyone but an operator a forbid wins over any role:
 
     operator          everything
     any other         own organisation only, and what a forbid below leaves of:
-    org_admin         accounts, groups, keys, roles, rules, documents, epochs
+    org_admin         accounts, groups, keys, roles, rules, documents, epochs, revocations
     publisher         documents of the organisation, for audiences within it
     public_publisher  with publisher or org_admin: also documents for `public`
-    member            own keys (list, rotate), documents it is in the audience of
+    member            own keys (list, rotate), documents it is in the audience of, receipts of
+                      its own acts
 
 Roles `operator` and `public_publisher` are the operator's to give; and what could take over an
 account that holds one (a key for it, say) is the operator's to do.
@@ -70,6 +71,9 @@ class Action(StrEnum):
     RULES_SET = "rules.set"
     EPOCH_SHOW = "epoch.show"
     EPOCH_BUMP = "epoch.bump"
+    SCOPE_REVOKE = "scope.revoke"
+    RECEIPT_SHOW = "receipt.show"
+    RECEIPT_CLOSE = "receipt.close"
     AUDIT_SHOW = "audit.show"
 
 
@@ -97,8 +101,8 @@ class Resource:
     """What an act is on. Every field left out makes fewer acts allowed, never more.
 
     `org_uid`: the owning organisation, "" for the deployment itself. `account`: the account whose
-    key, role or state it is. `role`: the one to give or take. `audiences`: those a document has
-    and is to have. `document`: the one to read.
+    key, role or state it is, or whose act a receipt is of. `role`: the one to give or take.
+    `audiences`: those a document has and is to have. `document`: the one to read.
     """
 
     org_uid: str
@@ -122,6 +126,7 @@ OPERATOR_ONLY = frozenset(
         Action.ORG_BLOCK,
         Action.ORG_UNBLOCK,
         Action.ORG_DELETE,
+        Action.RECEIPT_CLOSE,
         Action.AUDIT_SHOW,
     }
 )
@@ -146,7 +151,7 @@ ON_ACCOUNTS = ROLE_ACTS | {
     Action.KEY_UNBLOCK,
     Action.KEY_DELETE,
 }
-OF_OWN_KEYS = frozenset({Action.KEY_SHOW, Action.KEY_ROTATE})
+OF_OWN = frozenset({Action.KEY_SHOW, Action.KEY_ROTATE, Action.RECEIPT_SHOW})
 OF_MEMBERS = frozenset({Action.ORG_SHOW, Action.RULES_SHOW})
 
 
@@ -204,7 +209,7 @@ def _permit(principal: Principal, action: Action, resource: Resource) -> AdminRe
     if Role.MEMBER not in principal.roles:
         return None
     own = resource.account is not None and resource.account.uid == principal.uid
-    if own and action in OF_OWN_KEYS:
+    if own and action in OF_OWN:
         return AdminReason.OWN
     if action in OF_MEMBERS:
         return AdminReason.MEMBER

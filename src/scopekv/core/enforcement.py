@@ -13,6 +13,7 @@ from typing import Protocol
 from scopekv.core.blocks import BlockTagger, Fingerprint
 from scopekv.core.reasons import TicketReason
 from scopekv.core.replay import UseLedger
+from scopekv.core.scopes import ScopeId
 from scopekv.core.tickets import (
     AudienceId,
     Check,
@@ -45,11 +46,15 @@ class IsolatedTags:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """An engine's side of every check: who may have signed, for whom, for which namespace."""
+    """An engine's side of every check: who may have signed, for whom, for which namespace.
+
+    `fences`: the lowest epoch of a scope that still counts here; a scope without one has none.
+    """
 
     keys: Mapping[KeyId, Check]
     audience: AudienceId
     namespace: Fingerprint
+    fences: Mapping[ScopeId, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,8 @@ def judge(
         )
     except TicketInvalid as refusal:
         return Verdict(IsolatedTags(nonce), TicketReason(refusal.reason), None)
+    if any(grant.epoch < gate.fences.get(grant.scope, 0) for grant in ticket.grants):
+        return Verdict(IsolatedTags(nonce), TicketReason.REVOKED, None)
     if not ledger.take(ticket, monotonic_ms):
         return Verdict(IsolatedTags(nonce), TicketReason.USED_UP, None)
     matching = matching_grants(ticket, token_ids)

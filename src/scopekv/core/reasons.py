@@ -30,5 +30,28 @@ class TicketReason(StrEnum):
     OTHER_AUDIENCE = "other_audience"
     OTHER_NAMESPACE = "other_namespace"
     USED_UP = "used_up"
+    REVOKED = "revoked"
     DIGEST_MISMATCH = "digest_mismatch"
     WITHOUT_IDS = "without_ids"
+
+
+class FetchReason(StrEnum):
+    """Why blocks of a request are fetched from an outer tier, or made again (L9)."""
+
+    FETCH_PAYS = "fetch_pays"
+    EXPLORES = "explores"  # speed unknown: tried, within what a hang may cost
+    RECOMPUTE_FASTER = "recompute_faster"
+    TOO_LITTLE = "too_little"  # the gain is below the margin
+    TOO_FAR = "too_far"  # its first block comes later than a hang may cost
+    TIER_SUSPENDED = "tier_suspended"
+    NOTHING_THERE = "nothing_there"
+    UNKNOWN_SPEED = "unknown_speed"  # and the request is too short to try
+
+
+class AdmissionReason(StrEnum):
+    """Why a block is written to an outer tier, or not (L11)."""
+
+    ROOM = "room"
+    SECOND_USE = "second_use"
+    WORTH_MORE = "worth_more"
+    FIRST_USE = "first_use"  # not written: nothing says that it will be read again

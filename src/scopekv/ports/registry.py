@@ -1,7 +1,4 @@
-"""What the program asks of the world: one Protocol per port, one contract suite per Protocol.
-
-Adapters implement these and decide nothing. Contracts: tests/contracts.
-"""
+"""The registry's port: what gateways read, and what administration changes."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from typing import Protocol
 
 from scopekv.core.policy import Document, RoleRules
 from scopekv.core.scopes import Audience, Principal, Scope
+from scopekv.ports.keys import ScopeKeys
+from scopekv.ports.receipts import Receipts
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +280,8 @@ class RegistryTransaction(Protocol):
     documents: Documents
     rules: Rules
     epochs: Epochs
+    scope_keys: ScopeKeys
+    receipts: Receipts
     audit: AuditLog
 
 

@@ -1,0 +1,146 @@
+"""What every eviction policy answers to, and the baseline: least recently used first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from scopekv.errors import Misuse
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[K]):
+    """One cached block. Parents form a forest; a parent need not be cached."""
+
+    account: bytes  # whose share it fills
+    parent: K | None  # the block before it in the same prompt, if known
+    depth: int  # blocks before it
+    size_bytes: int
+    cost: float  # seconds of prefill to make it again
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < 1 or self.depth < 0 or not 0 <= self.cost < float("inf"):
+            raise Misuse("a cached block has a size from 1, a depth from 0 and a finite cost")
+
+
+class EvictionPolicy(Protocol[K]):
+    """Which blocks go. The order of calls is its time. Not safe across threads."""
+
+    def insert(self, key: K, entry: Entry[K]) -> None:
+        """Add a block. Raises Misuse where the key is cached already (touch it instead)."""
+
+    def touch(self, key: K) -> None:
+        """A use. No change for a key that is not cached."""
+
+    def remove(self, key: K) -> None:
+        """Forget a block, pinned or not. No change for a key that is not cached."""
+
+    def pin(self, key: K) -> None:
+        """In use: no victim, nor are its ancestors, until unpinned as often as pinned.
+
+        Raises Misuse for a key that is not cached.
+        """
+
+    def unpin(self, key: K) -> None:
+        """Undo one pin. No change for a key that is not cached or not pinned."""
+
+    def victims(
+        self, size_bytes: int, account: bytes, protected: Collection[K] = ()
+    ) -> list[K] | None:
+        """Keys whose removal frees at least `size_bytes` for `account`, in the order to go.
+
+        None: it cannot be without breaking another's guarantee. Changes nothing that can be seen:
+        the caller removes them. `protected` are no victims, nor are their ancestors.
+        """
+
+    def worth(self, key: K) -> float:
+        """Seconds of prefill a byte of this block saves, by its uses so far; 0 if not cached."""
+
+    def used_bytes(self, account: bytes | None = None) -> int:
+        """Bytes of one account, or of all."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, key: object) -> bool: ...
+
+
+class LruPolicy(Generic[K]):
+    """Least recently used first. Knows pins; knows no shares, costs or chains: the baseline.
+
+    Cost: O(1) a step, O(victims + protected) for victims.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[K, Entry[K]] = {}
+        self._order: OrderedDict[K, None] = OrderedDict()  # not the pinned ones
+        self._pins: dict[K, int] = {}
+        self._used: dict[bytes, int] = {}
+
+    def insert(self, key: K, entry: Entry[K]) -> None:
+        if key in self._entries:
+            raise Misuse("the block is cached already; touch it instead")
+        self._entries[key] = entry
+        self._order[key] = None
+        self._used[entry.account] = self._used.get(entry.account, 0) + entry.size_bytes
+
+    def touch(self, key: K) -> None:
+        if key in self._order:
+            self._order.move_to_end(key)
+
+    def remove(self, key: K) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self._order.pop(key, None)
+        self._pins.pop(key, None)
+        self._used[entry.account] -= entry.size_bytes
+        if not self._used[entry.account]:
+            del self._used[entry.account]
+
+    def pin(self, key: K) -> None:
+        if key not in self._entries:
+            raise Misuse("only a cached block can be pinned")
+        self._pins[key] = self._pins.get(key, 0) + 1
+        self._order.pop(key, None)
+
+    def unpin(self, key: K) -> None:
+        left = self._pins.get(key, 0) - 1
+        if left > 0:
+            self._pins[key] = left
+        elif left == 0:
+            del self._pins[key]
+            self._order[key] = None
+
+    def victims(
+        self,
+        size_bytes: int,
+        account: bytes,  # noqa: ARG002 - the baseline knows no shares
+        protected: Collection[K] = (),
+    ) -> list[K] | None:
+        found: list[K] = []
+        if size_bytes <= 0:
+            return found
+        for key in self._order:
+            if key not in protected:
+                found.append(key)
+                size_bytes -= self._entries[key].size_bytes
+                if size_bytes <= 0:
+                    return found
+        return None
+
+    def worth(self, key: K) -> float:
+        entry = self._entries.get(key)
+        return entry.cost / entry.size_bytes if entry else 0.0
+
+    def used_bytes(self, account: bytes | None = None) -> int:
+        return sum(self._used.values()) if account is None else self._used.get(account, 0)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries

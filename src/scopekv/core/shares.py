@@ -1,0 +1,147 @@
+"""Whose bytes fill a tier: a guaranteed share for each account, and the rest lent (L11)."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from scopekv.errors import Misuse
+
+# An account that rests while this many times the capacity is written by others is idle.
+IDLE_CAPACITIES = 8
+_SPARE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How a capacity is divided.
+
+    `guaranteed_fraction` of it is divided evenly among the accounts that hold bytes now and the
+    one that asks; the rest, and what of the guaranteed part is not used, is lent to anyone.
+    """
+
+    capacity_bytes: int
+    guaranteed_fraction: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.capacity_bytes < 1 or not 0 <= self.guaranteed_fraction <= 1:
+            raise Misuse("shares need a capacity from 1 byte on and a fraction from 0 to 1")
+
+    def guarantee_bytes(self, accounts: int) -> int:
+        """What each of `accounts` accounts may keep whatever the others do."""
+        return int(self.capacity_bytes * self.guaranteed_fraction) // max(1, accounts)
+
+
+class Ledger:
+    """Bytes in use by account, in order of size and of last use.
+
+    All guarantees are equal, so the account that holds most is furthest above its guarantee.
+    Cost: O(log accounts) a change, amortised.
+    """
+
+    __slots__ = ("_by_size", "_idle_bytes", "_recent", "_total", "_used", "_volume")
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._idle_bytes = IDLE_CAPACITIES * capacity_bytes
+        self._used: dict[bytes, int] = {}
+        self._by_size: list[tuple[int, bytes]] = []  # (-bytes, account); most are out of date
+        self._recent: OrderedDict[bytes, int] = OrderedDict()  # account: volume at its last use
+        self._total = self._volume = 0
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def used_bytes(self, account: bytes | None = None) -> int:
+        return self._total if account is None else self._used.get(account, 0)
+
+    def accounts_for(self, account: bytes) -> int:
+        """How many share the guaranteed part when `account` asks."""
+        return len(self._used) + (account not in self._used)
+
+    def use(self, account: bytes) -> None:
+        """Note that a block of the account was read or written."""
+        self._recent[account] = self._volume
+        self._recent.move_to_end(account)
+
+    def add(self, account: bytes, size_bytes: int) -> None:
+        self._volume += size_bytes
+        self.use(account)
+        self._change(account, size_bytes)
+
+    def take(self, account: bytes, size_bytes: int) -> None:
+        self._change(account, -size_bytes)
+
+    def _change(self, account: bytes, by: int) -> None:
+        self._total += by
+        used = self._used.get(account, 0) + by
+        if used:
+            self._used[account] = used
+            heapq.heappush(self._by_size, (-used, account))
+        else:
+            self._used.pop(account, None)
+            self._recent.pop(account, None)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Drop what is out of date once it is the greater part."""
+        if len(self._by_size) > 4 * len(self._used) + _SPARE:
+            self._by_size[:] = [(-size, name) for name, size in self._used.items()]
+            heapq.heapify(self._by_size)
+
+    def idle(self, above_bytes: int) -> list[bytes]:
+        """Accounts at rest that hold more than `above_bytes`, longest at rest first.
+
+        Those at rest with less are looked at once, and not again before their next use.
+        """
+        found: list[bytes] = []
+        content: list[bytes] = []
+        for account, volume in self._recent.items():
+            if self._volume - volume <= self._idle_bytes:
+                break
+            (found if self._used[account] > above_bytes else content).append(account)
+        for account in content:
+            del self._recent[account]
+        return found
+
+
+class Draft:
+    """A ledger as it would be after some takes. Changes no figure of the ledger."""
+
+    __slots__ = ("_heap", "_ledger", "_out", "_used")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._heap = ledger._by_size
+        self._used: dict[bytes, int] = {}  # where it differs from the ledger
+        self._out: set[bytes] = set()  # accounts whose entry was popped
+
+    def used_bytes(self, account: bytes) -> int:
+        used = self._used.get(account)
+        return self._ledger.used_bytes(account) if used is None else used
+
+    def largest(self) -> bytes | None:
+        """The account that holds most; pops it: `offer` it again to have it considered again."""
+        while self._heap:
+            negative, account = heapq.heappop(self._heap)
+            if -negative == self.used_bytes(account) > 0:
+                self._out.add(account)
+                return account
+            if -negative == self._ledger.used_bytes(account):
+                self._out.add(account)  # in date for the ledger, if not for the draft
+        return None
+
+    def offer(self, account: bytes) -> None:
+        used = self.used_bytes(account)
+        if used:
+            self._out.add(account)
+            heapq.heappush(self._heap, (-used, account))
+
+    def take(self, account: bytes, size_bytes: int) -> None:
+        self._used[account] = self.used_bytes(account) - size_bytes
+
+    def close(self) -> None:
+        """Put the ledger's order back as it was."""
+        for account in self._out:
+            heapq.heappush(self._heap, (-self._ledger.used_bytes(account), account))
+        self._ledger.tidy()

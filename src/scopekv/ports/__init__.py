@@ -1,0 +1,74 @@
+"""What the program asks of the world: one Protocol per port, one contract suite per Protocol.
+
+Adapters implement these and decide nothing. Contracts: tests/contracts.
+"""
+
+from scopekv.ports.keys import (
+    LEASES_PATH,
+    KeyWrapper,
+    LeaseSource,
+    ScopeKeyRecord,
+    ScopeKeys,
+)
+from scopekv.ports.objects import ObjectKey, ObjectStat, ObjectStore
+from scopekv.ports.receipts import Receipt, ReceiptLine, Receipts
+from scopekv.ports.registry import (
+    Account,
+    Accounts,
+    ApiKey,
+    AuditEntry,
+    AuditHead,
+    AuditLog,
+    DocumentRecord,
+    Documents,
+    Epochs,
+    Group,
+    Groups,
+    KeyRecord,
+    Keys,
+    Org,
+    Orgs,
+    PublishedDocument,
+    Registry,
+    RegistryReader,
+    RegistryTransaction,
+    Revision,
+    Rules,
+    Versions,
+)
+
+__all__ = [
+    "LEASES_PATH",
+    "Account",
+    "Accounts",
+    "ApiKey",
+    "AuditEntry",
+    "AuditHead",
+    "AuditLog",
+    "DocumentRecord",
+    "Documents",
+    "Epochs",
+    "Group",
+    "Groups",
+    "KeyRecord",
+    "KeyWrapper",
+    "Keys",
+    "LeaseSource",
+    "ObjectKey",
+    "ObjectStat",
+    "ObjectStore",
+    "Org",
+    "Orgs",
+    "PublishedDocument",
+    "Receipt",
+    "ReceiptLine",
+    "Receipts",
+    "Registry",
+    "RegistryReader",
+    "RegistryTransaction",
+    "Revision",
+    "Rules",
+    "ScopeKeyRecord",
+    "ScopeKeys",
+    "Versions",
+]

@@ -1,0 +1,221 @@
+"""Which block goes: the choices of ScopedPolicy one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from scopekv.core.eviction import Entry, LruPolicy, ScopedPolicy, Shares
+from scopekv.errors import Misuse
+
+A, B, C = (bytes([number]) * 16 for number in range(3))
+
+
+def policy(capacity: int = 100, fraction: float = 0.5) -> ScopedPolicy[str]:
+    return ScopedPolicy(Shares(capacity, fraction))
+
+
+def fill(cache: ScopedPolicy[str], account: bytes, names: str, cost: float = 1.0) -> None:
+    """Blocks of 10 bytes, each alone."""
+    for name in names:
+        cache.insert(name, Entry(account, None, 0, 10, cost))
+
+
+def chain(cache: ScopedPolicy[str], account: bytes, names: str) -> None:
+    parent = None
+    for depth, name in enumerate(names):
+        cache.insert(name, Entry(account, parent, depth, 10, 1.0 + depth / 100))
+        parent = name
+
+
+def evict(cache: ScopedPolicy[str], size: int, account: bytes) -> str | None:
+    victims = cache.victims(size, account)
+    for victim in victims or ():
+        cache.remove(victim)
+    return None if victims is None else "".join(victims)
+
+
+def test_a_chain_goes_from_its_tail() -> None:
+    cache = policy()
+    chain(cache, A, "abcd")
+    assert cache.victims(35, A) == ["d", "c", "b", "a"]
+
+
+def test_what_is_cheap_to_make_again_goes_first() -> None:
+    cache = policy()
+    fill(cache, A, "x", cost=2.0)
+    fill(cache, A, "y", cost=1.0)
+    assert cache.victims(10, A) == ["y"]
+
+
+def test_what_was_used_again_stays_longer_and_still_ages() -> None:
+    cache = policy()
+    fill(cache, A, "hot")
+    for _ in range(3):
+        cache.touch("h")
+    gone = ""
+    for name in "abcdefgh":
+        gone += evict(cache, 10, A) or ""
+        fill(cache, A, name.upper())
+    assert gone.index("h") > 2
+
+
+def test_size_counts_against_a_block() -> None:
+    cache = policy()
+    cache.insert("big", Entry(A, None, 0, 40, 1.0))
+    cache.insert("small", Entry(A, None, 0, 10, 1.0))
+    assert cache.victims(10, A) == ["big"]
+
+
+def test_lent_space_is_taken_back_from_the_account_furthest_above() -> None:
+    cache = policy()
+    fill(cache, A, "abcdefg")
+    fill(cache, B, "xyz")
+    assert evict(cache, 20, C) == "ab"
+    assert cache.used_bytes(B) == 30
+
+
+def test_an_account_at_its_guarantee_loses_nothing_to_another() -> None:
+    cache = policy(capacity=60, fraction=1.0)
+    fill(cache, A, "abc")
+    fill(cache, B, "xyz")
+    assert cache.victims(10, A) == ["a"]
+    assert cache.victims(40, A) is None
+
+
+def test_a_flood_above_its_guarantee_displaces_itself_before_what_was_used_again() -> None:
+    cache = policy()
+    fill(cache, A, "abcdef")
+    fill(cache, B, "wxyz")
+    for name in "abcdef":
+        cache.touch(name)
+    assert cache.victims(10, B) == ["w"]
+    for name in "wxyz":
+        cache.touch(name)
+    assert cache.victims(10, B) == ["a"]
+
+
+def test_an_idle_account_gives_first_down_to_its_guarantee() -> None:
+    cache = policy()
+    fill(cache, A, "abcd")
+    fill(cache, B, "uvwxyz")
+    for name in "abcd":
+        cache.touch(name)
+    number = 0
+    while cache.used_bytes(A) > 25 + 9:
+        victims = cache.victims(10, B)
+        assert victims is not None
+        for victim in victims:
+            cache.remove(victim)
+        cache.insert(f"n{number}", Entry(B, None, 0, 10, 1.0))
+        number += 1
+        assert number < 200
+    assert number > 70, "it was not idle before eight capacities had passed"
+    assert cache.used_bytes(A) == 30
+
+
+def test_pins_are_counted_and_hold_the_ancestors() -> None:
+    cache = policy()
+    chain(cache, A, "abc")
+    cache.pin("b")
+    cache.pin("b")
+    assert cache.victims(10, A) == ["c"]
+    assert cache.victims(20, A) is None
+    cache.unpin("b")
+    assert cache.victims(20, A) is None
+    cache.unpin("b")
+    cache.unpin("b")
+    assert cache.victims(30, A) == ["c", "b", "a"]
+
+
+def test_a_block_that_is_pinned_alone_stays() -> None:
+    cache = policy()
+    fill(cache, A, "ab")
+    cache.pin("a")
+    assert cache.victims(10, A) == ["b"]
+    assert cache.victims(20, A) is None
+    cache.unpin("a")
+    assert cache.victims(20, A) == ["a", "b"]
+
+
+def test_a_child_of_another_account_holds_its_parent() -> None:
+    cache = policy(capacity=40, fraction=1.0)
+    cache.insert("doc", Entry(A, None, 0, 10, 1.0))
+    cache.insert("question", Entry(B, "doc", 1, 10, 1.0))
+    assert cache.victims(10, A) is None
+    assert cache.victims(10, B) == ["question"]
+    cache.remove("question")
+    assert cache.victims(10, A) == ["doc"]
+
+
+def test_a_removed_block_takes_its_pins_along_and_may_come_back() -> None:
+    cache = policy()
+    fill(cache, A, "a")
+    cache.pin("a")
+    cache.remove("a")
+    cache.remove("a")
+    cache.unpin("a")
+    fill(cache, A, "a")
+    assert "a" in cache
+    assert len(cache) == 1
+    assert cache.victims(10, A) == ["a"]
+
+
+def test_worth_follows_cost_size_and_uses() -> None:
+    cache = policy()
+    fill(cache, A, "a", cost=2.0)
+    assert cache.worth("a") == pytest.approx(0.2)
+    cache.touch("a")
+    assert cache.worth("a") == pytest.approx(0.4)
+    assert cache.worth("b") == 0.0
+
+
+def test_nothing_is_asked_of_an_empty_cache() -> None:
+    assert policy().victims(0, A) == []
+    assert policy().victims(1, A) is None
+
+
+def test_wrong_use_is_refused() -> None:
+    cache, plain = policy(), LruPolicy[str]()
+    fill(cache, A, "a")
+    plain.insert("a", Entry(A, None, 0, 10, 1.0))
+    for each in (cache, plain):
+        with pytest.raises(Misuse):
+            each.insert("a", Entry(A, None, 0, 10, 1.0))
+        with pytest.raises(Misuse):
+            each.pin("b")
+    with pytest.raises(Misuse):
+        cache.insert("s", Entry(A, "s", 0, 10, 1.0))
+    with pytest.raises(Misuse):
+        Entry(A, None, 0, 0, 1.0)
+    with pytest.raises(Misuse):
+        Entry(A, None, 0, 1, float("nan"))
+    with pytest.raises(Misuse):
+        Shares(0)
+    with pytest.raises(Misuse):
+        Shares(1, 1.5)
+
+
+def test_lru_goes_by_use_and_pin() -> None:
+    cache = LruPolicy[str]()
+    for name in "abc":
+        cache.insert(name, Entry(A, None, 0, 10, 1.0))
+    cache.touch("a")
+    cache.pin("b")
+    assert cache.victims(20, B) == ["c", "a"]
+    assert cache.victims(20, B, protected={"c"}) is None
+    cache.unpin("b")
+    assert cache.victims(20, B) == ["c", "a"]
+    assert cache.worth("a") == pytest.approx(0.1)
+
+
+def test_heaps_stay_bounded_over_a_long_life() -> None:
+    cache: ScopedPolicy[int] = ScopedPolicy(Shares(1000))
+    for number in range(20_000):
+        for victim in cache.victims(cache.used_bytes() + 10 - 1000, A) or ():
+            cache.remove(victim)
+        cache.insert(number, Entry(A, number - 1 if number % 7 else None, number % 7, 10, 1.0))
+        cache.touch(number)
+        cache.victims(10_000, B)
+    sizes = [len(lane.heap) for lanes in cache._lanes.values() for lane in lanes.values()]
+    assert max(sizes) < 400
+    assert len(cache._ledger._by_size) < 200
