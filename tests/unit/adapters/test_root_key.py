@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from scopekv.adapters.root_key import RootKey, load_or_create
-from scopekv.errors import ConfigError
+from scopekv.adapters.root_key import (
+    FileKeyWrapper,
+    RootKey,
+    load_or_create,
+    make_secret,
+    read_secret,
+)
+from scopekv.errors import ConfigError, Corrupt, Unavailable
 
 
 def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
@@ -79,3 +86,67 @@ def test_nothing_of_the_key_shows(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_or_create(path)
     assert path.read_text() not in str(refusal.value)
+
+
+def test_a_root_key_file_with_two_keys_is_refused(tmp_path: Path) -> None:
+    """Names and signatures come from the one key: which would it be?"""
+    path = tmp_path / "root.key"
+    load_or_create(path)
+    path.write_text(path.read_text() * 2)
+    with pytest.raises(ConfigError, match="2 keys; it takes one"):
+        load_or_create(path)
+
+
+def test_rotation_puts_the_new_key_first_and_keeps_the_file_private(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "wrap.key"
+    wrapper = FileKeyWrapper(path)
+    first = path.read_text().split()
+    wrapper.rotate()
+    lines = path.read_text().split()
+    assert lines[1:] == first
+    assert lines[0] != first[0]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+    assert wrapper.retire() == 1
+    assert path.read_text().split() == lines[:1]
+
+
+def test_rotations_at_once_lose_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "wrap.key"
+    FileKeyWrapper(path)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: FileKeyWrapper(path).rotate(), range(6)))
+    assert len(set(path.read_text().split())) == 7
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_wrapping_key_that_others_may_read_serves_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "wrap.key"
+    wrapper = FileKeyWrapper(path)
+    wrapped = wrapper.wrap(b"k" * 32, b"c")
+    path.write_text(path.read_text())  # another time, so that it is looked at again
+    path.chmod(0o644)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(Unavailable, match="chmod 600"):
+        wrapper.unwrap(wrapped, b"c")
+    path.chmod(0o600)
+    os.utime(path, ns=(2, 2))
+    assert wrapper.unwrap(wrapped, b"c") == b"k" * 32
+
+
+def test_a_lost_key_is_named_by_its_version_alone(tmp_path: Path) -> None:
+    wrapper, other = FileKeyWrapper(tmp_path / "a.key"), FileKeyWrapper(tmp_path / "b.key")
+    with pytest.raises(Corrupt, match=r"not in b\.key") as refusal:
+        other.unwrap(wrapper.wrap(b"k" * 32, b"c"), b"c")
+    assert wrapper.version.removeprefix("file:") in str(refusal.value)
+    assert (tmp_path / "a.key").read_text().strip() not in str(refusal.value)
+
+
+def test_a_secret_is_made_once(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "instance.key"
+    with pytest.raises(ConfigError):
+        read_secret(path)
+    secret = make_secret(path)
+    assert make_secret(path) == read_secret(path) == secret
+    assert len(bytes.fromhex(secret)) == 32
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, select, update
+from sqlalchemy import Row, Select, bindparam, func, insert, select, update
 
 from scopekv.adapters.registry import tables as t
 from scopekv.adapters.registry.principals import SqlAccounts, SqlGroups, SqlOrgs
@@ -18,6 +18,7 @@ from scopekv.errors import Conflict, Misuse, NotFound, TooLarge
 from scopekv.ports import DocumentRecord, PublishedDocument, Revision
 
 TEXT_BYTES_MAX = 4 * 1024 * 1024
+_EPOCH = select(t.epochs.c.epoch).where(t.epochs.c.owner == bindparam("scope_owner"))
 
 
 class SqlDocuments:
@@ -201,13 +202,13 @@ class SqlEpochs:
         self._session = session
 
     def get(self, scope: Scope) -> int:
-        row = self._session.first(select(t.epochs.c.epoch).where(t.epochs.c.owner == _owner(scope)))
+        row = self._session.first(_EPOCH, {"scope_owner": owner_bytes(scope)})
         return int(row.epoch) if row else 0
 
     def bump(self, scope: Scope) -> int:
         """Raise the epoch of `scope.epoch_owner` and return it."""
         self._session.bump("epochs")
-        epoch, owner = self.get(scope) + 1, _owner(scope)
+        epoch, owner = self.get(scope) + 1, owner_bytes(scope)
         if epoch == 1:
             self._session.run(insert(t.epochs).values(owner=owner, epoch=epoch))
         else:
@@ -215,7 +216,8 @@ class SqlEpochs:
         return epoch
 
 
-def _owner(scope: Scope) -> bytes:
+def owner_bytes(scope: Scope) -> bytes:
+    """How tables name the scope whose epoch counts for `scope`."""
     owner = scope.epoch_owner
     return encode("scopekv/epoch/1", owner.kind.value, *owner.path)
 

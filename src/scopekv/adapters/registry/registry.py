@@ -13,6 +13,8 @@ from scopekv.adapters.registry.database import Database, connect
 from scopekv.adapters.registry.documents import SqlDocuments, SqlEpochs, SqlRules
 from scopekv.adapters.registry.keys import SqlKeys
 from scopekv.adapters.registry.principals import SqlAccounts, SqlGroups, SqlOrgs
+from scopekv.adapters.registry.receipts import SqlReceipts
+from scopekv.adapters.registry.scope_keys import SqlScopeKeys
 from scopekv.adapters.registry.session import Session
 from scopekv.core.policy import RoleRules
 from scopekv.core.scopes import Scope
@@ -26,8 +28,10 @@ from scopekv.ports import (
     Keys,
     Orgs,
     PublishedDocument,
+    Receipts,
     RegistryTransaction,
     Rules,
+    ScopeKeys,
     Versions,
 )
 
@@ -43,6 +47,8 @@ class SqlTransaction:
         self.documents: Documents = SqlDocuments(session)
         self.rules: Rules = SqlRules(session)
         self.epochs: Epochs = SqlEpochs(session)
+        self.scope_keys: ScopeKeys = SqlScopeKeys(session)
+        self.receipts: Receipts = SqlReceipts(session)
         self.audit: AuditLog = SqlAuditLog(session)
 
 

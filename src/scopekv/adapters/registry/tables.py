@@ -19,6 +19,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
     UniqueConstraint,
     text,
 )
@@ -180,6 +181,40 @@ epochs = Table(
     metadata,
     Column("owner", LargeBinary, primary_key=True),
     Column("epoch", BigInteger, nullable=False),
+)
+
+# Sealing keys, wrapped by the root key. A deleted row is overwritten (secure_delete), and what its
+# key sealed is unreadable for good.
+scope_keys = Table(
+    "scopekv_scope_keys",
+    metadata,
+    Column("scope", LargeBinary(16), primary_key=True),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("owner", LargeBinary, nullable=False),
+    Column("account", LargeBinary(16), nullable=False),
+    Column("wrapped", LargeBinary, nullable=False),
+    Column("root_version", String(160), nullable=False),
+    Column("noted_at", Double, nullable=False),
+    Index("scopekv_scope_keys_owner", "owner", "epoch"),
+    Index("scopekv_scope_keys_idle", "kind", "noted_at"),
+    Index("scopekv_scope_keys_version", "root_version"),
+)
+
+# `tags` and `lines` are JSON: they are written and read whole.
+receipts = Table(
+    "scopekv_receipts",
+    metadata,
+    Column("uid", String(64), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("actor", String(512), nullable=False),
+    Column("subject", String(512), nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("lines", Text, nullable=False),
+    Column("finished_at", Double),
+    Index("scopekv_receipts_at", "at", "uid"),
+    Index("scopekv_receipts_state", "state"),
 )
 
 audit = Table(
