@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from scopekv.core.chains import Tag
 from scopekv.gateway.http.messages import Headers
 
 
@@ -16,7 +17,10 @@ class Behaviour:
     `dies_after_events`: cut the connection after so many events of a stream (or, at 0, instead of
     an answer). `refuses`: the status to answer completions with, 0 for none. `echoes_body`: a
     refusal repeats the request, as a careless validator would. `template_shown`: what the plugin
-    says the chat template is, where it is not the one in use.
+    says the chat template is, where it is not the one in use. `paused`: as a stopped process, it
+    takes connections and answers nothing until this is False. `purges_busy`: so many purges remove
+    nothing yet and say busy. `purge_seconds`: before a purge takes effect. `purge_error`: what the
+    tier `directory`, which it then claims to have, says went wrong.
     """
 
     head_seconds: float = 0.0
@@ -25,6 +29,10 @@ class Behaviour:
     refuses: int = 0
     echoes_body: bool = False
     template_shown: str | None = None
+    paused: bool = False
+    purges_busy: int = 0
+    purge_seconds: float = 0.0
+    purge_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -48,8 +56,15 @@ class Call:
 
 @dataclass(slots=True, repr=False)
 class Seen:
-    """Completions that arrived, in order, and how many their callers gave up."""
+    """Completions that arrived, in order, and how many their callers gave up.
+
+    `reads`: of each prefill with hits, when it was (monotonic seconds) and the tags of all blocks
+    it read. `purges`: the pairs of each purge. `expires`: how often it was asked to expire.
+    """
 
     calls: list[Call] = field(default_factory=list)
     abandoned: int = 0
     running: int = 0
+    reads: list[tuple[float, frozenset[Tag]]] = field(default_factory=list)
+    purges: list[list[Any]] = field(default_factory=list)
+    expires: int = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +24,8 @@ from scopekv.simulate.behaviour import Behaviour, Call, Seen
 from scopekv.simulate.completions import Answer, Sequence, salt_of, whole_number
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.plugin import SimulatedPlugin
-from scopekv.simulate.prefix_cache import PrefixCache
+from scopekv.simulate.prefix_cache import BlockHash, Prefill, PrefixCache
+from scopekv.simulate.tiers import SimulatedTiers
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _JSON = [(b"content-type", b"application/json")]
@@ -45,11 +47,13 @@ class SimulatedEngine:
         instance_group: str = "default",
         block_size: int = 32,
         blocks_max: int = 4096,
+        tiers: SimulatedTiers | None = None,
     ) -> None:
         self.model, self.api_key = model, api_key
         self.cache = PrefixCache(block_size=block_size, blocks_max=blocks_max)
         self.behaviour, self.seen = Behaviour(), Seen()
         self.plugin: SimulatedPlugin | None = None
+        self.tiers = tiers
         if keys_path is not None:
             namespace = _namespace(model, block_size)
             keys = KeyFile(keys_path)
@@ -79,6 +83,8 @@ class SimulatedEngine:
         self.cache.clear()
         if self.plugin is not None:
             self.plugin.restart()
+        if self.tiers is not None:
+            self.tiers.restart()
         await self.start()
 
     async def __aenter__(self) -> Self:
@@ -91,8 +97,14 @@ class SimulatedEngine:
         guarded = request.path.startswith("/v1/")  # vLLM leaves /health and /tokenize open
         if guarded and request.header(b"authorization") != b"Bearer " + self.api_key.encode():
             raise Refused("Unauthorized")
+        while self.behaviour.paused:  # noqa: ASYNC110 - tests set a plain flag, from any loop
+            await asyncio.sleep(0.01)
         if request.path in (CHAT, COMPLETIONS):
             await self._complete(request, reply)
+            return
+        if request.path == "/v1/scopekv/purge" and self.plugin is not None:
+            answer = await self._purge(self.plugin, _object(request.body)["scopes"])
+            reply.send(200, _JSON, msgspec.json.encode(answer))
             return
         answer = self._answer_plain(request)
         reply.send(200, _JSON, msgspec.json.encode(answer))
@@ -122,7 +134,25 @@ class SimulatedEngine:
             return self.plugin.pin(body["label"], body["ticket"], body["token_ids"])
         if path == "/v1/scopekv/unpin":
             return self.plugin.unpin(body["label"])
+        if path == "/v1/scopekv/expire":
+            self.seen.expires += 1
+            return {"lines": [_line("engine")]}
         raise NotFound("Not Found")
+
+    async def _purge(self, plugin: SimulatedPlugin, pairs: list[Any]) -> dict[str, Any]:
+        """Fence at once; drop the blocks unless told to be slow or busy."""
+        self.seen.purges.append(pairs)
+        tags = plugin.fence(pairs)
+        await asyncio.sleep(self.behaviour.purge_seconds)
+        if self.behaviour.purges_busy > 0:
+            self.behaviour.purges_busy -= 1
+            return {"lines": [_line("engine", busy=1)]}
+        lines = [_line("engine", removed=plugin.purge(tags))]
+        if self.tiers is not None:
+            lines += self.tiers.purge(tags)
+        if self.behaviour.purge_error is not None:
+            lines.append(_line("directory", error=self.behaviour.purge_error))
+        return {"lines": lines}
 
     async def _complete(self, request: Request, reply: Reply) -> None:
         body = _object(request.body)
@@ -135,7 +165,7 @@ class SimulatedEngine:
             if self.behaviour.refuses:
                 self._refuse(body, reply)
                 return
-            answer = self._prefill(request.path, body)
+            answer = await self._prefill(request.path, body)
             if body.get("stream"):
                 await self._stream(answer, reply)
             else:
@@ -151,7 +181,7 @@ class SimulatedEngine:
         error = {"message": words, "type": "BadRequestError", "param": None, "code": 400}
         reply.send(self.behaviour.refuses, _JSON, msgspec.json.encode({"error": error}))
 
-    def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
+    async def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
         if body.get("model") != self.model.name:
             raise NotFound("The model does not exist.")
         salt, parameters = salt_of(body), body.get("kv_transfer_params") or {}
@@ -163,7 +193,7 @@ class SimulatedEngine:
             if len(ids) + 1 > self.model.max_model_len:
                 raise TooLarge(f"maximum context length is {self.model.max_model_len} tokens")
             for number in range(count):
-                prefill = self.cache.prefill(ids, self._hashes(ids, parameters, salt))
+                prefill = await self._prefill_one(ids, parameters, salt)
                 text = list(self.model.words(prefill.content, number, words))
                 made.append(Sequence(len(ids), prefill.cached_tokens, text))
         options = body.get("stream_options") or {}
@@ -175,6 +205,33 @@ class SimulatedEngine:
             sequences=made,
             counts_usage=options.get("include_usage") is True,
         )
+
+    async def _prefill_one(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Prefill:
+        """Without tiers there is no moment between the verdict and the read."""
+        plugin, tiers, ticket = self.plugin, self.tiers, parameters.get("scopekv")
+        if plugin is None or tiers is None or not plugin.works or not isinstance(ticket, str):
+            hashes = self._hashes(ids, parameters, salt)
+            return self._read(ids, hashes)
+        verdict = plugin.verdict(ticket, ids)
+        hashes = plugin.hashes(verdict, ids, salt)
+        grants = verdict.ticket.grants if verdict.ticket is not None else ()
+        if not grants:
+            return self._read(ids, hashes)
+        current = partial(plugin.current, grants)
+        if not await tiers.fetch(self.cache, hashes, grants, ticket, current):
+            return self._read(ids, [])  # revoked meanwhile: nothing is read or kept
+        prefill = self._read(ids, hashes)
+        tiers.keep(self.cache, hashes, grants)
+        return prefill
+
+    def _read(self, ids: list[int], hashes: list[BlockHash]) -> Prefill:
+        prefill = self.cache.prefill(ids, hashes)
+        self._note_reads(hashes[: prefill.cached_tokens // self.cache.block_size])
+        return prefill
+
+    def _note_reads(self, hashes: list[BlockHash]) -> None:
+        if self.plugin is not None and hashes:
+            self.seen.reads.append((time.monotonic(), self.plugin.tags_of(hashes)))
 
     def _hashes(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Any:
         if self.plugin is None or not self.plugin.works:
@@ -220,6 +277,10 @@ def _namespace(model: SimulatedModel, block_size: int) -> Namespace:
         layout="simulated",
         hash_algorithm="sha256",
     )
+
+
+def _line(tier: str, removed: int = 0, busy: int = 0, error: str | None = None) -> dict[str, Any]:
+    return {"tier": tier, "removed": removed, "busy": busy, "error": error}
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -12,9 +12,13 @@ from typing import Any
 from scopekv import __version__
 from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.blocks import FORMAT_VERSION, Namespace
+from scopekv.core.chains import Link, Tag, tag
 from scopekv.core.enforcement import Gate, Verdict, judge
+from scopekv.core.fences import Fences
 from scopekv.core.replay import UseLedger
-from scopekv.core.tickets import audience_id
+from scopekv.core.scopes import ScopeId
+from scopekv.core.tickets import Grant, audience_id
+from scopekv.engines.vllm.ledger import BlockLedger
 from scopekv.simulate.prefix_cache import BlockHash, PrefixCache
 
 PINNED_SHARE_MAX = 0.5
@@ -31,9 +35,14 @@ class SimulatedPlugin:
     instance_group: str
     self_check: str = OK
     counts: Counter[str] = field(default_factory=Counter)
+    fences: Fences = field(default_factory=Fences)
+    blocks: BlockLedger = field(init=False)
     _ledger: UseLedger = field(default_factory=UseLedger)
     _instance: str = field(default_factory=lambda: secrets.token_hex(8))
     _pinned: dict[str, list[BlockHash]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.blocks = BlockLedger(self.cache.block_size, time.monotonic)
 
     @property
     def works(self) -> bool:
@@ -45,7 +54,12 @@ class SimulatedPlugin:
         made = judge(
             ticket,
             token_ids,
-            gate=Gate(self.keys, audience_id(self.instance_group), self.namespace.fingerprint()),
+            gate=Gate(
+                self.keys,
+                audience_id(self.instance_group),
+                self.namespace.fingerprint(),
+                self.fences,
+            ),
             ledger=self._ledger,
             now_ms=time.time_ns() // 1_000_000,
             monotonic_ms=time.monotonic_ns() // 1_000_000,
@@ -62,7 +76,33 @@ class SimulatedPlugin:
             tag = verdict.tags.tag(start, end)
             return (tag,) if verdict.ticket is not None or start else (f"salt {salt}", tag)
 
-        return self.cache.hashes(token_ids, extra_keys)
+        made = self.cache.hashes(token_ids, extra_keys)
+        if verdict.ticket is not None:
+            self.blocks.note(made, 0, verdict.ticket.grants)
+        return made
+
+    def current(self, grants: Sequence[Grant]) -> bool:
+        """Whether none of these was revoked."""
+        return all(grant.epoch >= self.fences.get(grant.scope, 0) for grant in grants)
+
+    def tags_of(self, hashes: Sequence[BlockHash]) -> frozenset[Tag]:
+        """The tags of all scopes that these blocks were made under."""
+        origins = [self.blocks.get(block_hash) for block_hash in hashes]
+        return frozenset(name for origin in origins if origin for name in origin.tags)
+
+    def fence(self, pairs: Sequence[Sequence[Any]]) -> frozenset[Tag]:
+        """Let these (scope id hex, epoch) count no more; return their tags."""
+        links = [Link(ScopeId(bytes.fromhex(scope)), epoch) for scope, epoch in pairs]
+        now = time.monotonic_ns() // 1_000_000
+        for link in links:
+            self.fences.raise_to(link.scope, link.epoch + 1, now)
+        return frozenset(tag(link) for link in links)
+
+    def purge(self, tags: frozenset[Tag]) -> int:
+        """Drop every block under one of these tags; return how many there were."""
+        hashes = [BlockHash(name) for name in self.blocks.tagged(tags)]
+        self.blocks.forget(hashes)
+        return self.cache.remove(hashes)
 
     def status(self) -> dict[str, Any]:
         """As `GET /v1/scopekv/status` of the real one."""
@@ -111,4 +151,6 @@ class SimulatedPlugin:
         self._instance = secrets.token_hex(8)
         self._pinned.clear()
         self._ledger = UseLedger()
+        self.fences = Fences()
+        self.blocks = BlockLedger(self.cache.block_size, time.monotonic)
         self.counts.clear()

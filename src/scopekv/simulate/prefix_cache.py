@@ -84,6 +84,14 @@ class PrefixCache:
             found.append(block_hash)
         return found
 
+    def get(self, block_hash: BlockHash) -> Content | None:
+        """The content of a block, if it is here. No use of it."""
+        return self._blocks.get(block_hash)
+
+    def put(self, block_hash: BlockHash, content: Content) -> None:
+        """Keep a block that a tier had."""
+        self._keep(block_hash, content)
+
     def pin(self, hashes: Sequence[BlockHash]) -> None:
         """Keep these blocks until as many `unpin`. They must be `held`."""
         self._pins.update(hashes)
@@ -92,6 +100,10 @@ class PrefixCache:
         """Give back what `pin` took."""
         self._pins.subtract(hashes)
         self._pins += Counter()  # drops those at zero
+
+    def remove(self, hashes: Sequence[BlockHash]) -> int:
+        """Forget these blocks, pinned ones too; return how many were here."""
+        return sum(self._blocks.pop(block_hash, None) is not None for block_hash in hashes)
 
     def clear(self) -> None:
         """Forget every block and pin, as a restart does."""

@@ -1,0 +1,171 @@
+"""Host memory and real sealed tiers behind a simulated engine's prefix cache.
+
+prefix cache ─miss─▶ host memory ─miss─▶ sealed tiers ─miss─▶ compute
+     └──────────── whatever was computed is kept in all of them ◀──┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scopekv.core.chains import Chain, Link, Tag, chain_at, tag
+from scopekv.core.tickets import Grant
+from scopekv.simulate.prefix_cache import BlockHash, Content, PrefixCache
+from scopekv.store.blocks import Block, Done, Presence
+from scopekv.store.keyring import Keyring
+from scopekv.store.tier import SealedTier
+
+BLOCK_BYTES = 4096  # of a sealed block; a content of 32 bytes, repeated
+WAIT_SECONDS_MAX = 0.5  # for keys, for answers, for bytes: then the blocks are computed
+_POLL_SECONDS = 0.001
+
+
+class SimulatedTiers:
+    """The tiers of one engine. One event loop; close it.
+
+    A block comes from the tier that its hash names first, so that every tier serves some.
+    """
+
+    def __init__(self, keyring: Keyring, tiers: Sequence[SealedTier], *, host_blocks: int) -> None:
+        self.tiers = tuple(tiers)
+        self._keyring = keyring
+        self._host: OrderedDict[BlockHash, tuple[Content, frozenset[Tag]]] = OrderedDict()
+        self._host_blocks = host_blocks
+        self._job_ids = itertools.count(1)
+        self._done: dict[int, Done] = {}
+        self.host_hits = 0
+
+    def counters(self) -> dict[str, int]:
+        """Blocks read from each tier so far."""
+        loaded = {tier.medium: tier.counters()["loaded"] for tier in self.tiers}
+        return {"host": self.host_hits, **loaded}
+
+    async def fetch(
+        self,
+        cache: PrefixCache,
+        hashes: Sequence[BlockHash],
+        grants: Sequence[Grant],
+        ticket: str,
+        current: Callable[[], bool],
+    ) -> bool:
+        """Bring the leading blocks that tiers have into the cache, while the ticket is `current`.
+
+        Return whether it still is. Waits for keys, answers and bytes, each a bounded time.
+        """
+        links = [Link(grant.scope, grant.epoch) for grant in grants]
+        self._keyring.request(ticket, links)
+        chains = [chain_at(grants, (at + 1) * cache.block_size) for at in range(len(hashes))]
+        await self._until(lambda: not self._keyring.pending(tuple(links)))
+        for at, block_hash in enumerate(hashes):
+            if cache.get(block_hash) is not None:
+                continue
+            content = self._from_host(block_hash)
+            if content is None:
+                content = await self._from_tiers(chains[at], block_hash)
+            if content is None or not current():
+                break
+            cache.put(block_hash, content)
+        return current()
+
+    def keep(
+        self, cache: PrefixCache, hashes: Sequence[BlockHash], grants: Sequence[Grant]
+    ) -> None:
+        """Keep the blocks of a prompt that was just computed in every tier."""
+        blocks = []
+        for at, block_hash in enumerate(hashes):
+            content = cache.get(block_hash)
+            if content is None:
+                continue
+            chain = chain_at(grants, (at + 1) * cache.block_size)
+            self._host[block_hash] = (content, frozenset(tag(link) for link in chain))
+            self._host.move_to_end(block_hash)
+            blocks.append((chain, block_hash, content))
+        while len(self._host) > self._host_blocks:
+            self._host.popitem(last=False)
+        for tier in self.tiers:
+            self._collect(tier)
+            tier.store(next(self._job_ids), [_block(*block) for block in blocks])
+
+    def purge(self, tags: frozenset[Tag]) -> list[dict[str, Any]]:
+        """Forget these (scope, epoch) pairs; a line for each tier. Never blocks."""
+        over = [name for name, (_, own) in self._host.items() if not own.isdisjoint(tags)]
+        for name in over:
+            del self._host[name]
+        lines: list[dict[str, Any]] = [_line("host", len(over), 0, None)]
+        for tier in self.tiers:
+            purged = tier.purge(tags)
+            lines.append(_line(tier.medium, purged.removed, purged.busy, purged.error))
+        return lines
+
+    def restart(self) -> None:
+        """Forget what was in memory."""
+        self._host.clear()
+
+    def close(self) -> None:
+        for tier in self.tiers:
+            tier.close()
+        self._keyring.close()
+
+    def _from_host(self, block_hash: BlockHash) -> Content | None:
+        found = self._host.get(block_hash)
+        if found is None:
+            return None
+        self._host.move_to_end(block_hash)
+        self.host_hits += 1
+        return found[0]
+
+    async def _from_tiers(self, chain: Chain, block_hash: BlockHash) -> Content | None:
+        first = block_hash[0] % max(1, len(self.tiers))
+        for tier in (*self.tiers[first:], *self.tiers[:first]):
+            asked = [(chain, bytes(block_hash), 0)]
+            answers: list[Presence] = []
+
+            def known(tier: SealedTier = tier, asked: Any = asked, answers: Any = answers) -> bool:
+                answers[:] = tier.lookup(asked)
+                return Presence.UNKNOWN not in answers
+
+            await self._until(known)
+            if answers == [Presence.PRESENT]:
+                content = await self._load(tier, _block(chain, block_hash, Content(bytes(32))))
+                if content is not None:
+                    return content
+        return None
+
+    async def _load(self, tier: SealedTier, block: Block) -> Content | None:
+        job_id = next(self._job_ids)
+        tier.load(job_id, [block])
+
+        def over() -> bool:
+            self._collect(tier)
+            return job_id in self._done
+
+        if not await self._until(over):
+            tier.abandon(job_id)
+            return None
+        return Content(bytes(block.view[:32])) if self._done.pop(job_id).ok else None
+
+    def _collect(self, tier: SealedTier) -> None:
+        self._done.update((done.job_id, done) for done in tier.finished())
+
+    @staticmethod
+    async def _until(true: Callable[[], bool]) -> bool:
+        limit = time.monotonic() + WAIT_SECONDS_MAX
+        while not true():
+            if time.monotonic() > limit:
+                return False
+            await asyncio.sleep(_POLL_SECONDS)
+        return True
+
+
+def _block(chain: Chain, block_hash: BlockHash, content: Content) -> Block:
+    slot = memoryview(bytearray(content * (BLOCK_BYTES // len(content))))
+    return Block(chain, bytes(block_hash), 0, slot)
+
+
+def _line(tier: str, removed: int, busy: int, error: str | None) -> dict[str, Any]:
+    return {"tier": tier, "removed": removed, "busy": busy, "error": error}

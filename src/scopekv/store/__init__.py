@@ -1,0 +1,1 @@
+"""Moves and keeps blocks over time: sealed tiers, the leases that open them, and their keys."""
