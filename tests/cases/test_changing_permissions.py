@@ -84,6 +84,7 @@ async def test_i14_a_change_during_a_request_counts_for_the_next_one(
         await running
         stage.engine.behaviour = Behaviour()
         assert (await stage.client.chat(keys["ann"], document, "a new question")).cached == 0
+        assert await ask("alice") == 0, "the group's documents start anew, and ann left nothing"
         assert await ask("alice") > 96, "the positive control"
 
 
@@ -134,4 +135,5 @@ async def test_i14_a_change_while_a_request_is_prepared_opens_nothing(
         monkeypatch.setattr(access, "epoch", late)
         answer = await stage.client.chat(keys["ann"], document, "two")
         assert answer.cached == 0
-        assert (await stage.client.chat(keys["alice"], document, "three")).cached > 0
+        assert (await stage.client.chat(keys["alice"], document, "three")).cached == 0
+        assert (await stage.client.chat(keys["alice"], document, "four")).cached > 0

@@ -75,6 +75,7 @@ async def test_i14_a_removed_member_reads_no_more(stage: Stage, keys: Keys) -> N
     groups.set_member(LOCAL_OPERATOR, "acme", "eng", "ann", inside=False)
     try:
         assert await shared.read("ann") == 0
+        assert await shared.read("alice") == 0, "the group's documents start anew"
         assert await shared.read("alice") > 3 * BLOCK
     finally:
         groups.set_member(LOCAL_OPERATOR, "acme", "eng", "ann", inside=True)

@@ -36,6 +36,10 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
       name = "gpu-0"
       url = "http://gpu-0:8000"
       api_key = "what vllm serve got as --api-key"
+      [retention]                                    # seconds that blocks are kept, per scope kind
+      session = 14400
+      [vault]                                        # wraps sealing keys; default: keys/wrap.key
+      address = "https://vault:8200"                 # docs/keys.md has the rest
 
     \b
     On each engine, with `pip install scopekv` beside vLLM:
@@ -53,7 +57,8 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
     folder = (data_dir or default_data_dir()).expanduser().absolute()
 
     async def body() -> None:
-        world = open_world(folder, settings.registry or registry_url(None, folder))
+        registry = settings.registry or registry_url(None, folder)
+        world = open_world(folder, registry, settings.vault)
         async with gateway_running(settings, world) as server:
             click.echo(f"ScopeKV gateway at http://{settings.host}:{server.port}")
             click.echo(f"engines verify tickets with {world.ticket_keys}")

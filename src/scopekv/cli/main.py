@@ -8,7 +8,7 @@ import click
 
 from scopekv import __version__
 
-_VERBS = ("up", "gateway", "admin", "bench")
+_VERBS = ("up", "gateway", "admin", "tiers", "bench")
 
 
 class _Verbs(click.Group):
@@ -35,5 +35,6 @@ def main() -> None:
     scopekv up --demo            engines, gateway and two demo users on this machine
     scopekv admin --help         organisations, users, keys, documents
     scopekv gateway --help       in front of vLLM servers that you run
+    scopekv tiers config         host memory, disk and shared stores for your own engines
     scopekv bench article        the worked example: what isolation costs, measured
     """

@@ -60,6 +60,14 @@ def check_port(host: str, port: int) -> None:
             raise ConfigError(_cannot_listen(host, port, error)) from error
 
 
+def free_port(host: str) -> int:
+    """A port that nobody listens on now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
 def claim(folder: Path) -> None:
     """Hold the data directory until this process ends, or raise `ConfigError`.
 

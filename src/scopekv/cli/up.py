@@ -13,11 +13,12 @@ from rich.console import Console
 
 from scopekv.cli import demo
 from scopekv.cli.options import data_dir_option, default_data_dir, registry_url
-from scopekv.cli.running import check_port, claim, gateway_running, run
+from scopekv.cli.running import check_port, claim, free_port, gateway_running, run
 from scopekv.compose import World, open_world
 from scopekv.engines.embedded import EmbeddedEngines, EngineProgress
 from scopekv.engines.model import ensure_model
 from scopekv.engines.settings import EngineSettings
+from scopekv.engines.tiers import DEFAULT_TIERS, parse_tiers
 from scopekv.errors import ConfigError
 from scopekv.gateway.app import Gateway
 from scopekv.gateway.instances import InstanceAddress
@@ -35,6 +36,17 @@ PLUGIN = "scopekv"
 @click.option(
     "--max-model-len", default=8192, show_default=True, help="Positions; above 8192 YaRN."
 )
+@click.option(
+    "--tier",
+    "tiers",
+    multiple=True,
+    default=DEFAULT_TIERS,
+    show_default=True,
+    metavar="SPEC",
+    help="Where blocks go that leave engine memory, nearest first: host=SIZE, "
+    "directory=[PATH,]SIZE, valkey://HOST:PORT,SIZE, s3://BUCKET/PREFIX,SIZE; `none` for none. "
+    "All but host memory is sealed.",
+)
 @data_dir_option
 def up(
     with_demo: bool,
@@ -43,6 +55,7 @@ def up(
     instances: int,
     kv_cache_gib: int,
     max_model_len: int,
+    tiers: tuple[str, ...],
     data_dir: Path | None,
 ) -> None:
     """Start engines with a small real model, the gateway and the registry. Ctrl-C ends them all.
@@ -53,11 +66,13 @@ def up(
     Outgrown:     `scopekv gateway --help`
     """
     folder = (data_dir or default_data_dir()).expanduser().absolute()
-    gateway_settings = GatewaySettings((), host=host, port=port)
 
     async def body() -> None:
         console = Console(stderr=True)
-        check_port(host, port)
+        wanted = parse_tiers(tiers)
+        # The engines ask the gateway for keys, so its port is known before they start.
+        gateway_settings = GatewaySettings((), host=host, port=port or free_port(host))
+        check_port(host, gateway_settings.port)
         claim(folder)
         model = await asyncio.to_thread(ensure_model, folder, console=console)
         world = open_world(folder, registry_url(None, folder))
@@ -67,7 +82,10 @@ def up(
             instances=instances,
             kv_cache_gib=kv_cache_gib,
             max_model_len=max_model_len,
-            extra_env=plugin_environment(world, gateway_settings.instance_group),
+            extra_env=plugin_environment(
+                world, gateway_settings.instance_group, _own_url(gateway_settings)
+            ),
+            tiers=wanted,
         )
         async with AsyncExitStack() as stack:
             engines = EmbeddedEngines(settings)
@@ -86,13 +104,27 @@ def up(
     run(body)
 
 
-def plugin_environment(world: World, instance_group: str) -> dict[str, str]:
-    """What an engine of ours is started with, so that it verifies this deployment's tickets."""
-    return {
+def plugin_environment(world: World, instance_group: str, broker_url: str) -> dict[str, str]:
+    """What an engine of ours is started with: whose tickets it verifies, and who leases it keys.
+
+    `broker_url` empty: nobody, so that it has no outer tier.
+    """
+    env = {
         "VLLM_PLUGINS": PLUGIN,
         "SCOPEKV_TICKET_KEYS": str(world.ticket_keys),
         "SCOPEKV_INSTANCE_GROUP": instance_group,
     }
+    if broker_url:
+        env["SCOPEKV_BROKER_URL"] = broker_url
+        env["SCOPEKV_BROKER_SECRET"] = str(world.instance_secret_path)
+    return env
+
+
+def _own_url(settings: GatewaySettings) -> str:
+    """Where engines on this machine reach the gateway."""
+    any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+    host = any_address.get(settings.host, settings.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 async def _start(engines: EmbeddedEngines, console: Console) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -66,6 +66,43 @@ class NewRules(_Body, frozen=True):
 
 class Target(_Body, frozen=True):
     scope: str
+
+
+class Revocation(_Body, frozen=True):
+    """What every revocation takes: how long to wait for instances before answering 202."""
+
+    wait_seconds: Annotated[int, msgspec.Meta(ge=0, le=600)] = 30
+
+
+class OfUser(Revocation, frozen=True, kw_only=True):
+    org: str
+    name: str
+    erase: bool = False
+
+
+class OfSession(Revocation, frozen=True, kw_only=True):
+    org: str
+    name: str
+    session: str
+    end_user: str = ""
+
+
+class OfMembership(Revocation, frozen=True, kw_only=True):
+    org: str
+    group: str
+    name: str
+
+
+class OfOrg(Revocation, frozen=True, kw_only=True):
+    org: str
+
+
+class OfDocument(Revocation, frozen=True, kw_only=True):
+    document: str
+
+
+class Closing(_Body, frozen=True):
+    reason: str
 
 
 class BadField(Misuse):

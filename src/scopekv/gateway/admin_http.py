@@ -13,12 +13,17 @@ import msgspec
 
 from scopekv.core.scopes import Principal
 from scopekv.errors import NotFound, ScopeKVError
-from scopekv.gateway.admin_call import Call
+from scopekv.gateway.admin_call import Call, Revocation
 from scopekv.gateway.admin_routes import ROUTES
 from scopekv.gateway.administration import Administration
 from scopekv.gateway.errors_http import error_body, http_error
 
 PREFIX = "/admin/v1"
+ACCEPTED = 202  # a revocation whose receipt is not done yet
+
+
+class _Wait(msgspec.Struct):
+    wait_seconds: int = Revocation().wait_seconds
 
 
 def handle(
@@ -51,3 +56,22 @@ def handle(
         )
     except ScopeKVError as error:
         return http_error(error, param=getattr(error, "param", None))
+
+
+def revocation_of(status: int, answer: dict[str, Any], body: bytes) -> tuple[str, int] | None:
+    """The receipt that `handle` answered with, and how many seconds its caller waits for it."""
+    if status != ACCEPTED:
+        return None
+    return answer["receipt"]["id"], msgspec.json.decode(body, type=_Wait).wait_seconds
+
+
+def settled(
+    service: Administration, principal: Principal, answer: dict[str, Any]
+) -> tuple[int, dict[str, Any]]:
+    """The answer to a revocation as its receipt is now: 200 where it is done, else 202."""
+    try:
+        receipt = service.receipts.show(principal, answer["receipt"]["id"])
+    except ScopeKVError as error:
+        return http_error(error)
+    status = 200 if receipt.state == "done" else ACCEPTED
+    return status, answer | {"receipt": msgspec.to_builtins(receipt)}

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from scopekv.gateway.admin_call import (
     Call,
+    Closing,
     Named,
     NewAudience,
     NewDocument,
     NewKey,
     NewRules,
     NewText,
+    OfDocument,
+    OfMembership,
+    OfOrg,
+    OfSession,
+    OfUser,
     Rotation,
     Route,
     Target,
@@ -182,6 +188,33 @@ def _org_show(call: Call) -> object:
     return call.service.orgs.show(call.caller, call["org"])
 
 
+def _revoke_user(call: Call) -> object:
+    body = call.body(OfUser)
+    return call.service.revocations.user(call.caller, body.org, body.name, erase=body.erase)
+
+
+def _revoke_session(call: Call) -> object:
+    body = call.body(OfSession)
+    return call.service.revocations.session(
+        call.caller, body.org, body.name, body.session, end_user=body.end_user
+    )
+
+
+def _revoke_membership(call: Call) -> object:
+    body = call.body(OfMembership)
+    return call.service.revocations.membership(call.caller, body.org, body.group, body.name)
+
+
+def _receipt_show(call: Call) -> object:
+    call.only_query()
+    return call.service.receipts.show(call.caller, call["receipt"])
+
+
+def _receipt_close(call: Call) -> object:
+    reason = call.body(Closing).reason
+    return call.service.receipts.close(call.caller, call["receipt"], reason)
+
+
 _GROUP = "/orgs/{org}/groups/{group}"
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/me", _me),
@@ -230,6 +263,24 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/orgs/{org}/rules", _rules_set),
     Route("GET", "/epochs", _epoch_show),
     Route("POST", "/epochs/bump", lambda c: c.service.epochs.bump(c.caller, c.body(Target).scope)),
+    Route("POST", "/revocations/users", _revoke_user, 202),
+    Route("POST", "/revocations/sessions", _revoke_session, 202),
+    Route("POST", "/revocations/memberships", _revoke_membership, 202),
+    Route(
+        "POST",
+        "/revocations/documents",
+        lambda c: c.service.revocations.document(c.caller, c.body(OfDocument).document),
+        202,
+    ),
+    Route(
+        "POST",
+        "/revocations/orgs",
+        lambda c: c.service.revocations.org(c.caller, c.body(OfOrg).org),
+        202,
+    ),
+    Route("GET", "/receipts", lambda c: c.service.receipts.list(c.caller, **c.page())),
+    Route("GET", "/receipts/{receipt}", _receipt_show),
+    Route("POST", "/receipts/{receipt}/close", _receipt_close),
     Route("GET", "/audit", _audit),
     Route("GET", "/audit/verify", _audit_verify),
 )

@@ -15,6 +15,7 @@ from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError, Unavaila
 from scopekv.gateway.access import Access
 from scopekv.gateway.admin_http import PREFIX as ADMIN
 from scopekv.gateway.admin_http import handle as handle_admin
+from scopekv.gateway.admin_http import revocation_of, settled
 from scopekv.gateway.administration import Administration
 from scopekv.gateway.errors_http import http_error
 from scopekv.gateway.http.limits import RequestLimits, ServerLimits
@@ -22,11 +23,16 @@ from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.http.server import Server
 from scopekv.gateway.instances import Fleet, Isolation
+from scopekv.gateway.leases_http import LEASES_PATH, Leases
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.relay import CHAT, COMPLETIONS, Relay
+from scopekv.gateway.retention import Expirer
+from scopekv.gateway.revocation import Revoker
+from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.settings import GatewaySettings
 from scopekv.gateway.warm import Warmer
+from scopekv.store.broker import Authority, KeyBroker
 
 OPERATOR = "operator"
 Route = Callable[[Request, Reply], Awaitable[None]]
@@ -49,12 +55,25 @@ class Gateway:
             settings.ticket_ttl_seconds * 1000,
         )
         self.fleet = Fleet(settings.instances, audience=issuer.audience, key_id=world.signer.key_id)
-        self.warmer = Warmer(self.access, issuer, self.fleet)
+        self.notes = ScopeNotes(
+            world.registry, world.wrapper, world.scope_secret, settings.retention
+        )
+        self.broker = KeyBroker(
+            world.registry,
+            world.wrapper,
+            Authority(world.ticket_checks, issuer.audience),
+            settings.retention,
+        )
+        self.warmer = Warmer(self.access, issuer, self.notes, self.fleet)
+        self.revoker = Revoker(world.registry, self.fleet, world.scope_secret, self.metrics)
+        self.fleet.before_use = self.revoker.catch_up
+        self.expirer = Expirer(self.fleet, self.broker)
         self._administration = Administration(world.registry)
-        relay = Relay(self.access, issuer, self.fleet, self.metrics)
+        relay = Relay(self.access, issuer, self.notes, self.fleet, self.metrics)
         self._routes: dict[tuple[str, str], Route] = {
             ("POST", CHAT): relay.serve,
             ("POST", COMPLETIONS): relay.serve,
+            ("POST", LEASES_PATH): Leases(self.broker, world.instance_secret).serve,
             ("GET", "/v1/models"): self._models,
             ("GET", "/healthz"): self._healthz,
             ("GET", "/readyz"): self._readyz,
@@ -66,14 +85,20 @@ class Gateway:
     async def start(self) -> None:
         """Look at the engines, then listen on `port`. Raises `OSError`, `ScopeKVError`."""
         await self.access.refresh()
+        await self.revoker.load()
         await self.fleet.start()
         self.port = await self._server.start(self._settings.host, self._settings.port)
+        self.revoker.start()
+        self.expirer.start()
         self.warmer.start()
 
     async def stop(self) -> None:
         """Answer what is under way, then end everything that was started."""
         await self._server.close(grace_seconds=self._settings.stop_seconds_max)
         await self.warmer.stop()
+        await self.expirer.stop()
+        await self.revoker.stop()
+        await self.notes.close()
         await self.fleet.stop()
 
     async def _serve(self, request: Request, reply: Reply) -> None:
@@ -138,6 +163,12 @@ class Gateway:
             request.query,
             request.body,
         )
+        waits = revocation_of(status, answer, request.body)
+        if waits is not None:
+            await self.revoker.settled(*waits)
+            status, answer = await asyncio.to_thread(
+                settled, self._administration, principal, answer
+            )
         _send(reply, status, answer)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -103,6 +103,8 @@ class Fleet:
         self._audience, self._key_id = audience, key_id
         self._tasks: list[asyncio.Task[None]] = []
         self._looking: set[asyncio.Task[None]] = set()
+        # What an instance with the plugin owes before it gets requests; `Unavailable`: not yet.
+        self.before_use: Callable[[Instance], Awaitable[None]] | None = None
 
     async def start(self) -> None:
         """Look at every instance once, then keep looking."""
@@ -177,6 +179,8 @@ class Fleet:
             instance.block_size = int(status["block_size"])
             instance.max_model_len = int(status["max_model_len"])
             instance.fingerprint = Fingerprint(bytes.fromhex(status["fingerprint"]))
+            if self.before_use is not None:
+                await self.before_use(instance)
             instance.epoch = str(status["instance"])
             self._see(instance, Isolation.SCOPED, note)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+_PURGE_SECONDS = (0.05, 0.25, 1, 5, 15, 60, 300, 3600)
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1, 5, 30)
 
 
@@ -33,6 +34,19 @@ class Metrics:
             registry=self._registry,
         )
 
+        self._open_receipts = Gauge(
+            "scopekv_receipts",
+            "Receipts of revocations that are not done, by state.",
+            ["state"],
+            registry=self._registry,
+        )
+        self._purge_seconds = Histogram(
+            "scopekv_purge_seconds",
+            "Time from a revocation to its receipt being done on every instance and tier.",
+            buckets=_PURGE_SECONDS,
+            registry=self._registry,
+        )
+
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"scopekv_{name}", text, labels, registry=self._registry)
 
@@ -50,6 +64,13 @@ class Metrics:
             self._cached.labels(scope).inc(tokens)
         if any(cached_by_scope.values()):
             self._hits.inc()
+
+    def open_receipts(self, state: str, count: int) -> None:
+        self._open_receipts.labels(state).set(count)
+
+    def purged(self, seconds: float) -> None:
+        """Count one receipt that was done after so long."""
+        self._purge_seconds.observe(seconds)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -81,8 +81,9 @@ class Issuer:
 
     def _opaque(self, key: object, make: Callable[[], Any]) -> Any:
         """A keyed name, kept: it is the same each time. Bounded."""
-        if key not in self._names:
+        name = self._names.get(key)
+        if name is None:
             if len(self._names) >= NAMES_MAX:
                 self._names.clear()
-            self._names[key] = make()
-        return self._names[key]
+            name = self._names[key] = make()
+        return name

@@ -28,7 +28,15 @@ from scopekv.gateway.prompts import (
     completion_prompt,
     private_prompt,
 )
-from scopekv.gateway.usage import Shares, StreamTap, hit_tokens, read_usage, with_detail
+from scopekv.gateway.scope_notes import ScopeNotes
+from scopekv.gateway.usage import (
+    Shares,
+    StreamTap,
+    hit_tokens,
+    read_usage,
+    take_report,
+    with_detail,
+)
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -78,8 +86,15 @@ class _Sending:
 class Relay:
     """Forwards completions. One upstream call per request; another only if none was received."""
 
-    def __init__(self, access: Access, issuer: Issuer, fleet: Fleet, metrics: Metrics) -> None:
-        self._access, self._issuer = access, issuer
+    def __init__(
+        self,
+        access: Access,
+        issuer: Issuer,
+        notes: ScopeNotes,
+        fleet: Fleet,
+        metrics: Metrics,
+    ) -> None:
+        self._access, self._issuer, self._notes = access, issuer, notes
         self._fleet, self._metrics = fleet, metrics
         self._noted: dict[tuple[str, bytes], bytes] = {}
 
@@ -93,24 +108,35 @@ class Relay:
         for _ in range(TRIES_MAX):
             job = await self._job(request, began)
             instance = self._fleet.choose(job.body["model"], tried)
-            prompt = await self._prompt(job, instance)
-            sending = await self._sending(job, instance, prompt)
-            if sending is None:
-                continue
+            instance.in_flight += 1  # at once: others choose while this one waits
             try:
-                await self._forward(job, instance, prompt, sending, reply)
-            except NotSent as error:
-                self._metrics.engine_error("not_sent")
-                if not isinstance(error, Busy):
-                    self._fleet.lost(instance, str(error))
+                prompt = await self._prompt(job, instance)
+                sending = await self._sending(job, instance, prompt)
+                if sending is None:
+                    continue
+                if await self._sent(job, instance, prompt, sending, reply):
+                    return
                 tried.append(instance)
-                continue
-            except Unavailable:
-                self._metrics.engine_error("broke_off")
-                self._fleet.suspect(instance)
-                raise
-            return
+            finally:
+                instance.in_flight -= 1
         raise Unavailable("no engine could be reached, or permissions did not come to rest")
+
+    async def _sent(
+        self, job: _Job, instance: Instance, prompt: Prompt, sending: _Sending, reply: Reply
+    ) -> bool:
+        """Forward; False where the engine received nothing, so that another may be tried."""
+        try:
+            await self._forward(job, instance, prompt, sending, reply)
+        except NotSent as error:
+            self._metrics.engine_error("not_sent")
+            if not isinstance(error, Busy):
+                self._fleet.lost(instance, str(error))
+            return False
+        except Unavailable:
+            self._metrics.engine_error("broke_off")
+            self._fleet.suspect(instance)
+            raise
+        return True
 
     async def _job(self, request: Request, began: float) -> _Job:
         principal = await self._access.principal(request)
@@ -125,25 +151,21 @@ class Relay:
     async def _forward(
         self, job: _Job, instance: Instance, prompt: Prompt, sending: _Sending, reply: Reply
     ) -> None:
-        instance.in_flight += 1
-        try:
-            self._metrics.own_seconds.observe(time.perf_counter() - job.began)
-            answer = await instance.pool.request(
-                "POST",
-                job.path,
-                [*instance.headers(), *job.headers],
-                sending.body,
-                timeout_seconds=HEAD_SECONDS_MAX,
-            )
-            async with answer:
-                if answer.status != 200:
-                    await self._pass_error(answer, sending.secrets, reply)
-                elif job.body.get("stream"):
-                    await self._pass_stream(answer, job, prompt, reply)
-                else:
-                    await self._pass_whole(answer, job, prompt, reply)
-        finally:
-            instance.in_flight -= 1
+        self._metrics.own_seconds.observe(time.perf_counter() - job.began)
+        answer = await instance.pool.request(
+            "POST",
+            job.path,
+            [*instance.headers(), *job.headers],
+            sending.body,
+            timeout_seconds=HEAD_SECONDS_MAX,
+        )
+        async with answer:
+            if answer.status != 200:
+                await self._pass_error(answer, sending.secrets, reply)
+            elif job.body.get("stream"):
+                await self._pass_stream(answer, job, prompt, reply)
+            else:
+                await self._pass_whole(answer, job, prompt, reply)
 
     async def _prompt(self, job: _Job, instance: Instance) -> Prompt:
         """Render and tokenise for this instance. Raises `Misuse` or `PromptTooLong`."""
@@ -179,7 +201,13 @@ class Relay:
         An epoch of now with a membership of before would open what was just closed.
         """
         epochs = [await self._access.epoch(segment.scope) for segment in prompt.segments]
-        if not await self._access.stands(job.caller.versions, waited=job.large):
+        waited = job.large
+        scoped = instance.isolation is Isolation.SCOPED
+        if scoped and not self._notes.known(prompt.segments, epochs):
+            waited = True
+            if not await self._notes.note(prompt.segments, epochs):
+                return None
+        if not await self._access.stands(job.caller.versions, waited=waited):
             return None
         salt = self._issuer.salt(prompt.segments, epochs)
         ticket = None
@@ -198,12 +226,12 @@ class Relay:
     async def _pass_whole(
         self, answer: UpstreamResponse, job: _Job, prompt: Prompt, reply: Reply
     ) -> None:
-        content = await answer.read(ANSWER_BYTES_MAX)
+        content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
         usage = read_usage(content)
         if usage is not None:
             self._metrics.counted(usage.prompt_tokens, hit_tokens(usage, prompt.segments))
             if job.detail:
-                content = with_detail(content, usage, Shares(prompt.segments))
+                content = with_detail(content, usage, Shares(prompt.segments), report)
         self._metrics.answered(job.path, 200)
         reply.send(200, _passed(answer.headers), content)
 
@@ -213,14 +241,16 @@ class Relay:
         options = job.body.get("stream_options") or {}
         shares = Shares(prompt.segments) if job.detail else None
         tap = StreamTap(asked=options.get("include_usage") is True, shares=shares)
-        await reply.start(200, _passed(answer.headers))
+        # What has come goes on in one write: each wakes the client, and costs more than parsing.
+        await reply.start(200, _passed(answer.headers), tap.feed(answer.take()))
+        last = b""
         async for chunk in answer.stream():
             passed = tap.feed(chunk)
-            if passed:
+            if answer.ended:
+                last = passed
+            elif passed:
                 await reply.write(passed)
-        if tap.rest():
-            await reply.write(tap.rest())
-        await reply.finish()
+        await reply.finish(last + tap.rest())
         self._metrics.answered(job.path, 200)
         if tap.usage is not None:
             self._metrics.counted(tap.usage.prompt_tokens, hit_tokens(tap.usage, prompt.segments))

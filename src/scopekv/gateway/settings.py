@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from scopekv.compose import VaultSettings
+from scopekv.core.scopes import ScopeKind
 from scopekv.errors import ConfigError
 from scopekv.gateway.instances import InstanceAddress
+from scopekv.store.scope_keys import Retention
 
 DEFAULT_PORT = 8080
 
@@ -18,7 +21,8 @@ DEFAULT_PORT = 8080
 class GatewaySettings:
     """`registry`: a database URL, empty for the file in the data directory.
 
-    `ticket_ttl_seconds`: how long a minted ticket verifies, on its way to the engine.
+    `ticket_ttl_seconds`: how long a minted ticket verifies, on its way to the engine. `vault`: what
+    wraps scope keys; None: the file `keys/wrap.key` in the data directory.
     """
 
     instances: tuple[InstanceAddress, ...]
@@ -29,6 +33,8 @@ class GatewaySettings:
     ticket_ttl_seconds: int = 30
     body_bytes_max: int = 16 << 20
     stop_seconds_max: float = 10.0
+    retention: Retention = field(default_factory=Retention)
+    vault: VaultSettings | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -55,6 +61,16 @@ class _Instance(msgspec.Struct, forbid_unknown_fields=True):
     api_key: str = ""
 
 
+class _Vault(msgspec.Struct, forbid_unknown_fields=True):
+    address: str
+    key: str = "scopekv"
+    mount: str = "transit"
+    namespace: str = ""
+    ca_file: str = ""
+    token_file: str = ""
+    timeout_seconds: float = 2.0
+
+
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     instances: list[_Instance]
     host: str = "127.0.0.1"
@@ -64,6 +80,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     ticket_ttl_seconds: int = 30
     body_bytes_max: int = 16 << 20
     stop_seconds_max: float = 10.0
+    retention: dict[ScopeKind, int] = {}
+    vault: _Vault | None = None
 
 
 def read_settings(path: Path) -> GatewaySettings:
@@ -77,5 +95,18 @@ def read_settings(path: Path) -> GatewaySettings:
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
     instances = tuple(InstanceAddress(i.name, i.url, i.api_key) for i in content.instances)
-    rest = {name: getattr(content, name) for name in _File.__struct_fields__ if name != "instances"}
-    return GatewaySettings(instances, **rest)
+    built = ("instances", "retention", "vault")
+    rest = {name: getattr(content, name) for name in _File.__struct_fields__ if name not in built}
+    retention = Retention(**{kind.value: seconds for kind, seconds in content.retention.items()})
+    vault = _vault(content.vault, path.parent)
+    return GatewaySettings(instances, **rest, retention=retention, vault=vault)
+
+
+def _vault(content: _Vault | None, folder: Path) -> VaultSettings | None:
+    """Paths count from the file's own folder."""
+    if content is None:
+        return None
+    values = {name: getattr(content, name) for name in _Vault.__struct_fields__}
+    for name in ("ca_file", "token_file"):
+        values[name] = folder / values[name] if values[name] else None
+    return VaultSettings(**values)

@@ -122,12 +122,37 @@ class StreamTap:
         return detail + event + _END
 
 
-def with_detail(body: bytes, usage: Usage, shares: Shares) -> bytes:
-    """A whole answer with the per-segment detail as its member `scopekv`."""
+_REPORT = b'"kv_transfer_params":{"scopekv":'
+
+
+def take_report(body: bytes) -> tuple[bytes, dict[str, Any] | None]:
+    """Part a whole answer from what the engine's tiers report in it, which is not for clients.
+
+    The look-up is exact: inside a text of the answer the quotes would be escaped.
+    """
+    if _REPORT not in body:
+        return body, None
+    answer = msgspec.json.decode(body)
+    parameters = answer.get("kv_transfer_params")
+    if not isinstance(parameters, dict):
+        return body, None
+    report = parameters.pop("scopekv", None)
+    answer["kv_transfer_params"] = parameters or None
+    return msgspec.json.encode(answer), report if isinstance(report, dict) else None
+
+
+def with_detail(
+    body: bytes, usage: Usage, shares: Shares, report: dict[str, Any] | None = None
+) -> bytes:
+    """A whole answer with the per-segment detail as its member `scopekv`.
+
+    `report`: what was fetched from tiers for it, and why.
+    """
     answer = msgspec.json.decode(body)
     if not isinstance(answer, dict):
         return body
-    return msgspec.json.encode(answer | {"scopekv": shares.detail(usage)})
+    detail = shares.detail(usage) | ({"tiers": report} if report else {})
+    return msgspec.json.encode(answer | {"scopekv": detail})
 
 
 def hit_tokens(usage: Usage, segments: Sequence[Segment]) -> dict[str, int]:

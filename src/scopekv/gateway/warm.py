@@ -26,6 +26,7 @@ from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.instances import Fleet, Instance, Isolation
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.prompts import Caller, Prompt, chat_prompt, completion_prompt
+from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.ports import PublishedDocument
 
 LOOK_SECONDS = 1.0
@@ -46,8 +47,9 @@ class _Place:
 class Warmer:
     """Keeps every scoped instance's pinned documents equal to the registry's public ones."""
 
-    def __init__(self, access: Access, issuer: Issuer, fleet: Fleet) -> None:
+    def __init__(self, access: Access, issuer: Issuer, notes: ScopeNotes, fleet: Fleet) -> None:
         self._access, self._issuer, self._fleet = access, issuer, fleet
+        self._notes = notes
         # Instance epoch -> label -> whether every block is held.
         self._held: dict[str, dict[str, bool]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -147,6 +149,8 @@ class Warmer:
         if tokens is None or len(tokens) >= instance.max_model_len:
             log.warning("a public document is longer than the model's context: not pinned")
             return None
+        if not await self._notes.note(place.prompt.segments, place.epochs):
+            return None  # an epoch is over: the next look finds the new one
         body = engine_body(
             {"model": instance.base_model, "prompt": "", "max_tokens": 1},
             salt=self._issuer.salt(place.prompt.segments, place.epochs),

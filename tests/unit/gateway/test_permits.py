@@ -72,7 +72,7 @@ def test_the_engine_takes_it_once() -> None:
         judge(
             text,
             [1, 2, 3],
-            gate=Gate(KEYS, HERE, HOME),
+            gate=Gate(KEYS, HERE, HOME, {}),
             ledger=ledger,
             now_ms=time.time_ns() // 1_000_000,
             monotonic_ms=0,

@@ -9,6 +9,7 @@ import pytest
 from scopekv.errors import ConfigError
 from scopekv.gateway.http import ClientPool
 from scopekv.gateway.settings import read_settings
+from scopekv.store.scope_keys import Retention
 
 ENGINE = '[[instances]]\nname = "e"\nurl = "http://h:1"\n'
 
@@ -25,6 +26,10 @@ ENGINE = '[[instances]]\nname = "e"\nurl = "http://h:1"\n'
         (ENGINE + 'api_key = "a\\nb"\n', "api_key"),
         (ENGINE + ENGINE, "share a name"),
         ("port = ", "Invalid value"),
+        (ENGINE + "[retention]\nsession = 5\n", "session"),
+        (ENGINE + "[retention]\nsesion = 500\n", "sesion"),
+        (ENGINE + '[vault]\nkey = "k"\n', "address"),
+        (ENGINE + '[vault]\naddress = "https://v"\nkey = "a/b"\n', "key"),
     ],
 )
 def test_a_file_that_cannot_work_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
@@ -38,3 +43,17 @@ def test_a_file_that_cannot_work_is_refused_by_name(tmp_path: Path, text: str, n
 async def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
         ClientPool(url)
+
+
+def test_retention_and_vault_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "scopekv.toml"
+    path.write_text(
+        ENGINE
+        + "[retention]\nsession = 600\ndocument = 3600\n"
+        + '[vault]\naddress = "https://v:8200"\nca_file = "ca.pem"\ntoken_file = "/run/token"\n'
+    )
+    settings = read_settings(path)
+    assert settings.retention == Retention(session=600, document=3600)
+    assert settings.vault is not None
+    assert settings.vault.ca_file == tmp_path / "ca.pem"
+    assert settings.vault.token_file == Path("/run/token")

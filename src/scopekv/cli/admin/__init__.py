@@ -1,4 +1,4 @@
-"""`scopekv admin`: organisations, accounts, keys, documents, rules, epochs, the audit log."""
+"""`scopekv admin`: organisations, accounts, keys, documents, rules, revocations, the audit log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from scopekv.cli.admin.documents import document
 from scopekv.cli.admin.keys import key
 from scopekv.cli.admin.oversight import audit, epoch, rules
 from scopekv.cli.admin.principals import group, org, role, service_account, user
+from scopekv.cli.admin.receipts import receipts
+from scopekv.cli.admin.revoke import revoke
+from scopekv.cli.admin.scope_keys import scope_keys
 
 __all__ = ["admin"]
 
@@ -27,5 +30,8 @@ def admin() -> None:
     """
 
 
-for _command in (org, user, service_account, group, role, key, document, rules, epoch, audit):
+for _command in (
+    *(org, user, service_account, group, role, key, document),
+    *(rules, revoke, receipts, epoch, scope_keys, audit),
+):
     admin.add_command(_command)

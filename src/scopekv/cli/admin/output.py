@@ -18,23 +18,35 @@ from scopekv.gateway.administration.views import (
     Deleted,
     DocumentDetail,
     DocumentView,
+    GroupView,
     NewKeyView,
     Page,
+    ReceiptView,
+    RevocationView,
     TextView,
 )
 
 _PIPE_COLUMNS = 240  # a pipe has no width, and must not lose half a name
 _LIST_COLUMNS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     AccountView: ("org", "name", "uid", "roles", "groups", "blocked", "created_at"),
+    GroupView: ("name", "uid", "members"),
+    ReceiptView: ("id", "at", "subject", "state", "finished_at"),
     DocumentView: ("id", "org", "name", "audience", "revision", "size_bytes", "changed_at"),
     AuditView: ("seq", "at_ms", "actor", "action", "resource", "outcome", "reason"),
 }
 
 
+class NotDone(click.ClickException):
+    """Committed and under way, but not success."""
+
+    exit_code = 3
+
+
 def print_answer(answer: msgspec.Struct, as_json: bool) -> None:
     """Print one struct of `gateway.administration.views` to stdout.
 
-    Raises `ClickException` after printing where the answer is bad news: a broken audit log.
+    Raises `ClickException` after printing where the answer is bad news: a broken audit log, a
+    revocation that is not done (exit code 3).
     """
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
@@ -43,6 +55,11 @@ def print_answer(answer: msgspec.Struct, as_json: bool) -> None:
     if isinstance(answer, AuditCheck) and not answer.intact:
         raise click.ClickException(
             f"{answer.detail}; compare the registry with a backup before you trust the log"
+        )
+    if isinstance(answer, RevocationView) and answer.receipt.state != "done":
+        raise NotDone(
+            f"revoked, not yet confirmed everywhere: {answer.receipt.state}. The gateway goes on "
+            f"by itself; see `scopekv admin receipts show {answer.receipt.id}`"
         )
 
 
@@ -60,8 +77,23 @@ def _print_human(answer: msgspec.Struct) -> None:
         _print_table("revisions", list(answer.revisions))
     elif isinstance(answer, Deleted):
         click.echo(f"deleted {answer.deleted}")
+        if answer.receipt:
+            click.echo(f"what was kept of it is being purged: {answer.receipt}", err=True)
+    elif isinstance(answer, RevocationView):
+        _print_receipt(answer.receipt, revoked=answer.effect, keys_destroyed=answer.keys_destroyed)
+    elif isinstance(answer, ReceiptView):
+        _print_receipt(answer)
     else:
         _print_fields(answer)
+
+
+def _print_receipt(receipt: ReceiptView, **more: object) -> None:
+    hidden = ("lines", "advice")
+    _print_fields(receipt, hidden, **more)
+    if receipt.lines:
+        _print_table("", list(receipt.lines))
+    for text in receipt.advice:
+        click.echo(text)
 
 
 def _print_list(page: Page) -> None:
@@ -84,11 +116,12 @@ def _print_table(title: str, rows: list[msgspec.Struct]) -> None:
     _console().print(table)
 
 
-def _print_fields(item: msgspec.Struct, **more: object) -> None:
+def _print_fields(item: msgspec.Struct, hidden: tuple[str, ...] = (), **more: object) -> None:
     table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    values = {name: getattr(item, name) for name in item.__struct_fields__} | more
+    values = {name: getattr(item, name) for name in item.__struct_fields__ if name not in hidden}
+    values |= more
     for name, value in values.items():
         table.add_row(_heading(name), _cell(name, value))
     _console().print(table)
@@ -106,7 +139,9 @@ def _cell(name: str, value: object) -> Text:
         return Text("yes" if value else "no")
     if isinstance(value, list):
         return Text(", ".join(str(item) for item in value))
-    if isinstance(value, int) and name.endswith("_at"):
+    if isinstance(value, dict):
+        return Text(", ".join(f"{key}: {count}" for key, count in value.items()) or "-")
+    if isinstance(value, int) and (name == "at" or name.endswith("_at")):
         return Text(_time(value))
     if isinstance(value, int) and name == "at_ms":
         return Text(_time(value / 1000))

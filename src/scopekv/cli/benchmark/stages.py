@@ -110,7 +110,7 @@ async def scoped_stage(
         world = open_world(folder, f"sqlite:///{folder / 'registry.db'}")
         keys = prepare(world, document, users)
         group = GatewaySettings((), port=0)
-        environment = plugin_environment(world, group.instance_group)
+        environment = plugin_environment(world, group.instance_group, "")
         async with AsyncExitStack() as stack:
             settings = choice.settings(folder, kv_tokens, environment)
             engine = await stack.enter_async_context(engine_running(settings))

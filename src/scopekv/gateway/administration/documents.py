@@ -5,12 +5,16 @@ from __future__ import annotations
 from scopekv.core.administration import Action, Resource
 from scopekv.core.scopes import Audience, AudienceKind, Principal
 from scopekv.gateway.administration import views
+from scopekv.gateway.administration.ending import Ending
 from scopekv.gateway.administration.gate import Act, Gate, name_of
 from scopekv.ports import DocumentRecord
 
 
 class DocumentAdministration:
-    """Documents. `ref` is an id, a name, or ORG/NAME."""
+    """Documents. `ref` is an id, a name, or ORG/NAME.
+
+    A change that ends what was kept of a document answers with the receipt of its purge.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -76,7 +80,7 @@ class DocumentAdministration:
         """Replace the text; the old one's cache entries are never read again."""
         with self._gate.act(caller, Action.DOCUMENT_REVISE, f"document:{ref}") as act:
             record = self._changeable(act, ref)
-            return views.document(act.tx.documents.revise(record.document.uid, text))
+            return _ended(act, record, act.tx.documents.revise(record.document.uid, text))
 
     def set_audience(self, caller: Principal, ref: str, audience: str) -> views.DocumentView:
         """Change who may read it; the caller needs the right to both audiences."""
@@ -84,13 +88,13 @@ class DocumentAdministration:
         label = f"document:{ref} audience:{wanted}"
         with self._gate.act(caller, Action.DOCUMENT_AUDIENCE, label) as act:
             record = self._changeable(act, ref, wanted)
-            return views.document(act.tx.documents.set_audience(record.document.uid, wanted))
+            return _ended(act, record, act.tx.documents.set_audience(record.document.uid, wanted))
 
     def withdraw(self, caller: Principal, ref: str) -> views.DocumentView:
         """Take it out for good: its text is dropped, its cache entries never read again."""
         with self._gate.act(caller, Action.DOCUMENT_WITHDRAW, f"document:{ref}") as act:
             record = self._changeable(act, ref)
-            return views.document(act.tx.documents.withdraw(record.document.uid))
+            return _ended(act, record, act.tx.documents.withdraw(record.document.uid))
 
     @staticmethod
     def _changeable(act: Act, ref: str, *audiences: Audience) -> DocumentRecord:
@@ -105,3 +109,13 @@ class DocumentAdministration:
         if not act.operator:
             return act.caller.org_uid
         return "" if audience.kind is AudienceKind.PUBLIC else act.org(audience.path[0]).uid
+
+
+def _ended(act: Act, before: DocumentRecord, now: DocumentRecord) -> views.DocumentView:
+    """The document after an act which raised its epoch, unless it changed nothing."""
+    if now == before:
+        return views.document(now)
+    ending = Ending(act)
+    ending.ended(now.document.scope)
+    made = ending.receipt(now.org_uid, f"document:{now.org}/{now.name}")
+    return views.document(now, made.uid)

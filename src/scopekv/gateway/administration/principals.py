@@ -10,6 +10,7 @@ from scopekv.core.administration import Action, Resource, Role
 from scopekv.core.scopes import Principal
 from scopekv.errors import Misuse, NotFound
 from scopekv.gateway.administration import views
+from scopekv.gateway.administration.ending import Ending
 from scopekv.gateway.administration.gate import Gate, name_of, shown
 from scopekv.ports import Account
 
@@ -56,8 +57,11 @@ class OrgAdministration:
         with self._gate.act(caller, Action.ORG_DELETE, f"org:{name}") as act:
             org = act.org(name)
             act.require(Resource(org.uid))
+            ending = Ending(act)
+            ending.end_org(org)
             act.tx.orgs.delete(org.uid)
-            return views.Deleted(deleted=org.uid)
+            made = ending.receipt(org.uid, f"org:{name}")
+            return views.Deleted(deleted=org.uid, receipt=made.uid)
 
 
 class AccountAdministration:
@@ -111,13 +115,16 @@ class AccountAdministration:
             return views.account(act.account(home, name, service))
 
     def delete(self, caller: Principal, org: str, name: str, *, service: bool) -> views.Deleted:
-        """Remove it with its keys. One made anew under the name is another."""
+        """Remove it with its keys, and end what is kept of it. A new one of the name is another."""
         with self._gate.act(caller, Action.ACCOUNT_DELETE, _label(org, name, service)) as act:
             home = act.org(org)
             account = act.account(home, name, service).principal
             act.require(Resource(home.uid, account=account))
             act.tx.accounts.delete(account.uid)
-            return views.Deleted(deleted=account.uid)
+            ending = Ending(act)
+            ending.end_user(home.uid, account.uid)
+            made = ending.receipt(home.uid, f"user:{org}/{name}")
+            return views.Deleted(deleted=account.uid, receipt=made.uid)
 
     def set_role(
         self, caller: Principal, org: str, name: str, role: str, *, held: bool
@@ -157,7 +164,10 @@ class GroupAdministration:
     def set_member(
         self, caller: Principal, org: str, name: str, member: str, *, inside: bool
     ) -> views.GroupView:
-        """Put a user or service account of the organisation in, or take it out."""
+        """Put a user or service account of the organisation in, or take it out.
+
+        Taking one out ends what is kept of the group's documents: see `revocation.membership`.
+        """
         action = Action.GROUP_ADD if inside else Action.GROUP_REMOVE
         with self._gate.act(caller, action, f"group:{org}/{name} member:{member}") as act:
             home = act.org(org)
@@ -165,9 +175,17 @@ class GroupAdministration:
             group = act.tx.groups.get(home.uid, name)
             if group is None:
                 raise NotFound(f"group {shown(name)} does not exist in organisation {org!r}")
-            change = act.tx.groups.add if inside else act.tx.groups.remove
-            change(group.uid, act.account(home, member).principal.uid)
-            return views.group(act.tx.groups.get(home.uid, name) or group)
+            account = act.account(home, member).principal.uid
+            if inside:
+                act.tx.groups.add(group.uid, account)
+                return views.group(act.tx.groups.get(home.uid, name) or group)
+            act.tx.groups.remove(group.uid, account)
+            if member not in group.members:
+                return views.group(group)
+            ending = Ending(act)
+            ending.end_audience(f"group:{org}/{name}")
+            made = ending.receipt(home.uid, f"membership:{org}/{name} user:{org}/{member}")
+            return views.group(act.tx.groups.get(home.uid, name) or group, made.uid)
 
     def delete(self, caller: Principal, org: str, name: str) -> views.Deleted:
         """Remove it. `Conflict` while it is a document's audience."""

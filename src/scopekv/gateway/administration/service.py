@@ -19,6 +19,10 @@ from scopekv.gateway.administration.principals import (
     GroupAdministration,
     OrgAdministration,
 )
+from scopekv.gateway.administration.revocation import (
+    ReceiptAdministration,
+    RevocationAdministration,
+)
 from scopekv.ports import Registry
 
 
@@ -46,4 +50,6 @@ class Administration:
         self.documents = DocumentAdministration(gate)
         self.rules = RuleAdministration(gate)
         self.epochs = EpochAdministration(gate)
+        self.revocations = RevocationAdministration(gate)
+        self.receipts = ReceiptAdministration(gate, clock)
         self.audit = AuditAdministration(gate)

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from scopekv import ports
+from scopekv.core import receipts as core
 
 Item = TypeVar("Item")
 LIMIT_MAX = 1000
@@ -44,10 +45,13 @@ class AccountView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+class GroupView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`receipt`: of the purge that an act began, if it took something away."""
+
     name: str
     uid: str
     members: list[str]
+    receipt: str | None = None
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +80,8 @@ class RevisionView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
-    """`org` is the owner, "" for the deployment's own documents."""
+class DocumentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`org` is the owner, "" for the deployment's own documents. `receipt`: as for groups."""
 
     id: str
     org: str
@@ -89,6 +93,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     withdrawn: bool
     created_at: int
     changed_at: int
+    receipt: str | None = None
 
 
 class DocumentDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,8 +139,45 @@ class AuditCheck(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+class Deleted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deleted: str
+    receipt: str | None = None
+
+
+class ReceiptLineView(msgspec.Struct, frozen=True, kw_only=True):
+    """`removed`: at least so many blocks or objects. `reason`: see `core.receipts.LineReason`."""
+
+    instance: str
+    tier: str
+    state: str
+    removed: int
+    reason: str
+    at: int
+
+
+class ReceiptView(msgspec.Struct, frozen=True, kw_only=True):
+    """`state`: pending (no instance asked yet), busy, incomplete, done, or closed by an operator.
+
+    `scopes`: how many (scope, epoch) pairs it is about. `advice`: what to do, a sentence a reason.
+    """
+
+    id: str
+    at: int
+    actor: str
+    subject: str
+    scopes: int
+    state: str
+    lines: list[ReceiptLineView]
+    advice: list[str]
+    finished_at: int | None
+
+
+class RevocationView(msgspec.Struct, frozen=True, kw_only=True):
+    """`effect`: what no request reads again once the receipt's state is done."""
+
+    effect: str
+    keys_destroyed: int
+    receipt: ReceiptView
 
 
 def page(
@@ -171,8 +213,8 @@ def account(item: ports.Account) -> AccountView:
     )
 
 
-def group(item: ports.Group) -> GroupView:
-    return GroupView(name=item.name, uid=item.uid, members=list(item.members))
+def group(item: ports.Group, receipt: str | None = None) -> GroupView:
+    return GroupView(name=item.name, uid=item.uid, members=list(item.members), receipt=receipt)
 
 
 def key(item: ports.ApiKey) -> KeyView:
@@ -195,7 +237,7 @@ def revision(item: ports.Revision) -> RevisionView:
     )
 
 
-def document(item: ports.DocumentRecord) -> DocumentView:
+def document(item: ports.DocumentRecord, receipt: str | None = None) -> DocumentView:
     return DocumentView(
         id=item.document.uid,
         org=item.org,
@@ -207,6 +249,7 @@ def document(item: ports.DocumentRecord) -> DocumentView:
         withdrawn=item.document.withdrawn,
         created_at=int(item.created_at),
         changed_at=int(item.changed_at),
+        receipt=receipt,
     )
 
 
@@ -221,3 +264,37 @@ def audit(item: ports.AuditEntry) -> AuditView:
         reason=item.reason,
         digest=item.digest.hex(),
     )
+
+
+def receipt(item: ports.Receipt) -> ReceiptView:
+    open_reasons = {line.reason for line in item.lines if line.state == core.LineState.INCOMPLETE}
+    return ReceiptView(
+        id=item.uid,
+        at=int(item.at),
+        actor=item.actor,
+        subject=item.subject.partition(" ")[2],
+        scopes=len(item.tags),
+        state=_receipt_state(item),
+        lines=[
+            ReceiptLineView(
+                instance=line.instance,
+                tier=line.tier,
+                state=line.state,
+                removed=line.removed,
+                reason=line.reason,
+                at=int(line.at),
+            )
+            for line in item.lines
+        ],
+        advice=[text for reason, text in core.NEXT.items() if reason in open_reasons],
+        finished_at=None if item.finished_at is None else int(item.finished_at),
+    )
+
+
+def _receipt_state(item: ports.Receipt) -> str:
+    states = {line.state for line in item.lines}
+    if core.LineState.CLOSED in states:
+        return "closed"
+    if item.state == core.ReceiptState.PENDING and states:
+        return "busy"
+    return item.state

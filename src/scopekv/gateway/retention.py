@@ -1,0 +1,75 @@
+"""Retention: what was kept as long as its scope allows goes, on idle engines too.
+
+Engines drop blocks of their own memory when they are asked (outer tiers have a janitor of their
+own); the registry drops sealing keys that nobody used for as long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from scopekv.errors import ScopeKVError
+from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.store.broker import KeyBroker
+
+EXPIRE_SECONDS = 20.0
+CALL_SECONDS = 20.0
+KEYS_EVERY = 3  # rounds
+log = logging.getLogger("scopekv.retention")
+
+
+class Expirer:
+    """Asks every instance with the plugin to expire, round by round. Use: `start`, `stop`."""
+
+    def __init__(
+        self, fleet: Fleet, broker: KeyBroker, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._fleet, self._broker, self._clock = fleet, broker, clock
+        self._trouble: dict[str, str] = {}  # by instance: logged once a change, not every round
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def expire(self) -> None:
+        """One round over the instances. Trouble of one is logged and does not stop the others."""
+        scoped = [i for i in self._fleet.instances if i.isolation is Isolation.SCOPED]
+        await asyncio.gather(*(self._ask(instance) for instance in scoped))
+
+    async def expire_keys(self) -> None:
+        """Destroy the sealing keys that are out of retention."""
+        gone = await asyncio.to_thread(self._broker.expire_keys, self._clock())
+        if gone:
+            log.info("%d sealing keys out of retention were destroyed", len(gone))
+
+    async def _run(self) -> None:
+        number = 0
+        while True:
+            await asyncio.sleep(EXPIRE_SECONDS)
+            number += 1
+            try:
+                await self.expire()
+                if number % KEYS_EVERY == 0:
+                    await self.expire_keys()
+            except ScopeKVError as error:
+                log.warning("retention waits for the next round: %s", error)
+            except Exception as error:  # noqa: BLE001 - the loop must outlive what it meets
+                log.error("unexpected %s in retention", type(error).__name__)
+
+    async def _ask(self, instance: Instance) -> None:
+        trouble = ""
+        try:
+            await instance.ask("POST", "/v1/scopekv/expire", {}, seconds=CALL_SECONDS)
+        except ScopeKVError as error:
+            trouble = str(error)
+        if trouble and trouble != self._trouble.get(instance.address.name):
+            log.warning("instance %s does not expire: %s", instance.address.name, trouble)
+        self._trouble[instance.address.name] = trouble
