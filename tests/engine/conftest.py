@@ -66,7 +66,7 @@ async def engines(
         "endpoint": events_endpoint,
         "topic": "kv",
     }
-    env = plugin_environment(written.world, "default") | {"VLLM_LOGGING_LEVEL": "DEBUG"}
+    env = plugin_environment(written.world, "default", "") | {"VLLM_LOGGING_LEVEL": "DEBUG"}
     args = ("--kv-events-config", json.dumps(events))
     running = EmbeddedEngines(settings_of(model_dir, data_dir, engine_folder, env, args))
     await running.start()

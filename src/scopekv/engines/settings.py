@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from scopekv.engines.model import MODEL_NAME, long_context_overrides
+from scopekv.engines.tiers import CREDENTIALS, Tier, transfer_config
 from scopekv.errors import ConfigError
 
 _THREADS_MAX = 8
@@ -35,7 +36,7 @@ class EngineSettings:
 
     In the values of `extra_env` and in `extra_args`, `{instance}` stands for the engine's name.
     `threads` 0 shares the cores out evenly. `ports` empty takes free ones. `program` is the command
-    before the flags.
+    before the flags. `tiers` need the plugin, so that their settings come with its `extra_env`.
     """
 
     model_dir: Path
@@ -50,6 +51,7 @@ class EngineSettings:
     ports: tuple[int, ...] = ()
     extra_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     extra_args: tuple[str, ...] = ()
+    tiers: tuple[Tier, ...] = ()
     program: tuple[str, ...] = field(default_factory=_vllm_program)
     ready_seconds_max: float = 180.0
     stop_seconds_max: float = 15.0
@@ -133,7 +135,16 @@ def engine_command(settings: EngineSettings, *, name: str, port: int) -> list[st
     overrides = long_context_overrides(settings.max_model_len)
     if overrides and settings.model_dir.name == MODEL_NAME:
         command += ["--hf-overrides", json.dumps(overrides)]
+    places = {"data_dir": str(settings.data_dir.absolute()), "instance": name}
+    transfer = transfer_config(settings.tiers, places)
+    if transfer is not None:
+        command += ["--kv-transfer-config", transfer]
     return command + [argument.replace("{instance}", name) for argument in settings.extra_args]
+
+
+def _inherited(settings: EngineSettings) -> tuple[str, ...]:
+    shared = any(not tier.url.startswith("file:") for tier in settings.tiers if tier.url)
+    return (*_INHERITED, *(CREDENTIALS if shared else ()))
 
 
 def engine_environment(
@@ -150,7 +161,7 @@ def engine_environment(
     """
     threads = settings.threads or max(1, min(_THREADS_MAX, cores // settings.instances))
     return {
-        **{key: inherited[key] for key in _INHERITED if key in inherited},
+        **{key: inherited[key] for key in _inherited(settings) if key in inherited},
         # `-m` would put the working directory first on the path of imports.
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",

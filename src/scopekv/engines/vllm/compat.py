@@ -12,7 +12,8 @@ from scopekv.errors import ConfigError
 # First and last minor version with these seams: 0.32 in the test run, its neighbours by trial.
 SUPPORTED = ((0, 31), (0, 33))
 SAFE_HASHES = ("sha256", "sha256_cbor")
-SAFE_CONNECTORS = ("OffloadingConnector",)  # its keys are the engine's block hashes
+OWN_CONNECTOR = "ScopedConnector from scopekv.engines.vllm.offloading.connector"
+SAFE_CONNECTORS = ("OffloadingConnector", OWN_CONNECTOR)  # keyed by the engine's block hashes
 
 
 def vllm_version() -> str:

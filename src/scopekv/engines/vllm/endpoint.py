@@ -5,12 +5,14 @@ Loaded only where VLLM_PLUGINS names `scopekv` (vLLM asks for that of every endp
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace as Arguments
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, HTTPException, Request
 
 from scopekv.engines.vllm.plugin import installed_guard
+from scopekv.engines.vllm.purge import LINKS_MAX
 from scopekv.engines.vllm.template import template_of
 from scopekv.errors import ConfigError
 
@@ -82,7 +84,36 @@ def _router() -> APIRouter:
         body = await _body(request, label=str)
         return await _ask(request, "scopekv_unpin", (body["label"],))
 
+    @router.post("/purge")
+    async def purge(request: Request) -> Any:
+        body = await _body(request, scopes=list)
+        return await _ask(request, "scopekv_purge", (_pairs(body["scopes"]),))
+
+    @router.post("/expire")
+    async def expire(request: Request) -> Any:
+        return await _ask(request, "scopekv_expire")
+
+    @router.get("/tiers")
+    async def tiers(request: Request) -> Any:
+        return await _ask(request, "scopekv_tiers")
+
     return router
+
+
+def _pairs(scopes: list[Any]) -> list[list[Any]]:
+    """Check the (scope id hex, epoch) pairs of a purge."""
+    fit = len(scopes) <= LINKS_MAX and all(
+        isinstance(pair, list)
+        and len(pair) == 2
+        and isinstance(pair[0], str)
+        and re.fullmatch("[0-9a-f]{32}", pair[0])
+        and type(pair[1]) is int
+        and 0 <= pair[1] < 2**63 - 1
+        for pair in scopes
+    )
+    if not fit:
+        raise HTTPException(400, f"scopes takes up to {LINKS_MAX} pairs [scope id hex, epoch]")
+    return scopes
 
 
 async def _ask(request: Request, method: str, args: tuple[Any, ...] = ()) -> Any:

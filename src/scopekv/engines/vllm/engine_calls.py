@@ -1,4 +1,4 @@
-"""What the gateway may ask of a running engine: status with a self-check, pin, unpin.
+"""What the gateway may ask of a running engine: status with a self-check, pin, purge, tiers.
 
 Runs in the engine's own process and loop, so it sees the block pool between two steps.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scopekv import __version__
 from scopekv.core.blocks import FORMAT_VERSION
 from scopekv.engines.vllm import compat
+from scopekv.engines.vllm.purge import Purger
 from scopekv.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class EngineSide:
         if guard.namespace is None:
             raise ConfigError("this engine's scheduler is not vLLM's own: ScopeKV cannot bind")
         self._namespace = guard.namespace
+        self._purger = Purger(core, guard)
 
     def call(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Answer one call. Unknown names are refused by value, since an error ends the engine."""
@@ -41,6 +43,9 @@ class EngineSide:
             "status": self.status,
             "pin": self.pin,
             "unpin": self.unpin,
+            "purge": self.purge,
+            "expire": self._purger.expire,
+            "tiers": self.tiers,
         }
         if name not in calls:
             return {"error": f"unknown call {name[:40]!r}"}
@@ -109,6 +114,22 @@ class EngineSide:
         held = self._pinned.pop(label, [])
         self._pool.free_blocks(reversed(held))
         return {"released": len(held)}
+
+    def purge(self, pairs: list[list[Any]]) -> dict[str, Any]:
+        """Make every tier here forget these (scope, epoch) pairs; see `Purger.purge`.
+
+        Pins that held such blocks are given back.
+        """
+        answer = self._purger.purge(pairs)
+        for label, blocks in list(self._pinned.items()):
+            if any(block.block_hash is None for block in blocks):
+                self.unpin(label)
+        return answer
+
+    def tiers(self) -> dict[str, Any]:
+        """The tiers' counters, speeds and the decisions on fetching so far."""
+        tiers = self._guard.tiers
+        return tiers.report() if tiers is not None else {"tiers": {}, "fetch": {}, "pending": 0}
 
     def _granted_blocks(self, ticket: str, token_ids: list[int]) -> tuple[list[Any], int]:
         """The cached blocks of the granted prefix, up to the first that is missing."""

@@ -13,23 +13,33 @@ import os
 import secrets
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from scopekv.adapters.broker_client import BrokerClient
 from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.blocks import Fingerprint, Namespace
+from scopekv.core.chains import Link
 from scopekv.core.enforcement import Gate, Verdict, judge
+from scopekv.core.fences import Fences
 from scopekv.core.replay import UseLedger
 from scopekv.core.tickets import AudienceId, audience_id
 from scopekv.engines.vllm import compat
 from scopekv.engines.vllm.engine_calls import EngineSide
+from scopekv.engines.vllm.ledger import BlockLedger, Origin
 from scopekv.engines.vllm.namespace import adapter_digest, namespace_of
 from scopekv.engines.vllm.settings import PluginSettings
 from scopekv.errors import ConfigError
+from scopekv.store.keyring import Keyring
+
+if TYPE_CHECKING:
+    from scopekv.engines.vllm.offloading.manager import ScopedOffloadingManager
 
 PARAMETER = "scopekv"  # in kv_transfer_params
 _VERDICT = "_scopekv_verdict"
+_NOTED = "_scopekv_noted"
 _MARK = "_scopekv_guard"
 _UNBOUND = Fingerprint(bytes(32))
 
@@ -45,27 +55,61 @@ class Guard:
         self.audience: AudienceId = audience_id(settings.instance_group)
         self.keys = KeyFile(settings.keys_path)
         self.counts: Counter[str] = Counter()
-        self._ledger = UseLedger()
+        self.fences = Fences()
+        self.keyring = _keyring(settings)
+        self.requests: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+        self.scheduler: weakref.ReferenceType[Any] | None = None
+        self.tiers: ScopedOffloadingManager | None = None
+        self._uses = UseLedger()
         self._lock = threading.Lock()  # the input thread and the engine loop both hash
         self.namespace: Namespace | None = None
-        self._gate = Gate(self.keys, self.audience, _UNBOUND)
+        self.blocks: BlockLedger | None = None
+        self._gate = Gate(self.keys, self.audience, _UNBOUND, self.fences)
 
     def bind(self, namespace: Namespace) -> None:
         """Set the namespace that tickets must name, once the engine knows it."""
         self.namespace = namespace
-        self._gate = Gate(self.keys, self.audience, namespace.fingerprint())
+        self.blocks = BlockLedger(namespace.block_size, time.monotonic)
+        self._gate = Gate(self.keys, self.audience, namespace.fingerprint(), self.fences)
 
     def verdict(self, request: Any) -> Verdict:
         """Return the request's verdict, judged at the first call and kept with the request."""
         held: Verdict | None = getattr(request, _VERDICT, None)
         if held is None:
+            ticket = _take_ticket(request)
             held = self.judge(
-                _take_ticket(request),
-                request.prompt_token_ids,
-                adapter_digest(request.lora_request),
+                ticket, request.prompt_token_ids, adapter_digest(request.lora_request)
             )
             setattr(request, _VERDICT, held)
+            if held.ticket is not None and self.keyring is not None:
+                links = [Link(grant.scope, grant.epoch) for grant in held.ticket.grants]
+                self.keyring.request(str(ticket), links)
+            self.requests[request.request_id] = request
         return held
+
+    def note_blocks(self, request: Any) -> None:
+        """Remember under which scopes a request's new blocks are made."""
+        ticket = self.verdict(request).ticket
+        first = getattr(request, _NOTED, 0)
+        new = request.block_hashes[first:]
+        if ticket is not None and new and self.blocks is not None:
+            self.blocks.note(new, first, ticket.grants)
+            setattr(request, _NOTED, first + len(new))
+
+    def origin(self, block_hash: bytes) -> Origin | None:
+        """Under which scopes a block was made, if it was under a ticket."""
+        return self.blocks.get(block_hash) if self.blocks is not None else None
+
+    def queue_tokens(self, request: Any) -> int:
+        """Prefill tokens that the engine has yet to do for requests it already runs."""
+        scheduler = self.scheduler() if self.scheduler is not None else None
+        if scheduler is None:
+            return 0
+        return sum(
+            max(0, other.num_prompt_tokens - other.num_computed_tokens)
+            for other in scheduler.running
+            if other is not request
+        )
 
     def judge(self, ticket: object, token_ids: list[int] | None, adapter: bytes) -> Verdict:
         """Judge a ticket now, use it up, and count the reason."""
@@ -74,7 +118,7 @@ class Guard:
                 ticket,
                 token_ids,
                 gate=self._gate,
-                ledger=self._ledger,
+                ledger=self._uses,
                 now_ms=time.time_ns() // 1_000_000,
                 monotonic_ms=time.monotonic_ns() // 1_000_000,
                 nonce=secrets.token_bytes(16),
@@ -93,6 +137,13 @@ def _take_ticket(request: Any) -> object:
     if not parameters:
         request.kv_transfer_params = None
     return ticket
+
+
+def _keyring(settings: PluginSettings) -> Keyring | None:
+    """Where this engine's sealing keys come from; None where no broker is named."""
+    if settings.broker is None:
+        return None
+    return Keyring(BrokerClient(settings.broker), time.monotonic)
 
 
 def register() -> None:
@@ -165,6 +216,7 @@ def judged_first(guard: Guard, original: Callable[[Any], None]) -> Callable[[Any
     def update_block_hashes(self: Any) -> None:
         guard.verdict(self)
         original(self)
+        guard.note_blocks(self)
 
     return update_block_hashes
 
@@ -178,8 +230,10 @@ def _checked_start(guard: Guard, original: Callable[..., None]) -> Callable[...,
     @functools.wraps(original)
     def start(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         compat.check_config(vllm_config)
-        original(self, vllm_config, *args, **kwargs)
+        # Before vLLM's part, which makes the tiers: they are bound to the namespace.
         guard.bind(namespace_of(vllm_config, int(vllm_config.cache_config.block_size)))
+        guard.scheduler = weakref.ref(self)
+        original(self, vllm_config, *args, **kwargs)
 
     return start
 

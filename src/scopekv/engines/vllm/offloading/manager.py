@@ -1,0 +1,251 @@
+"""The scheduler's side of tiered offload: whose block is where, and what is worth fetching.
+
+Read path of a block that the engine lacks: host memory, else the tier that the request's plan
+names, else recompute. Write path: vLLM stores to host memory and cascades to every tier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vllm.platforms import current_platform
+from vllm.v1.kv_offload.base import LookupResult
+from vllm.v1.kv_offload.tiering.manager import TieringOffloadingManager
+
+from scopekv.core.chains import Chain, Tag
+from scopekv.core.fetching import FetchPlan
+from scopekv.engines.vllm.offloading.metrics import TierMetrics
+from scopekv.engines.vllm.offloading.planning import Planner
+from scopekv.engines.vllm.offloading.requests import TieredRequest, chunk_keys
+
+if TYPE_CHECKING:
+    from scopekv.engines.vllm.plugin import Guard
+
+# Prefill tokens a second, on a CPU or not, until the first step tells.
+FIRST_SPEED = {True: 200.0, False: 5000.0}
+
+
+class ScopedOffloadingManager(TieringOffloadingManager):
+    """vLLM's manager with scopes, plans, purges and retention.
+
+    Called in the engine's process, on its scheduler's thread alone.
+    """
+
+    def __init__(
+        self,
+        primary_tier: Any,
+        secondary_tiers: list[Any],
+        *,
+        guard: Guard,
+        hashes_per_chunk: int,
+        tokens_per_chunk: int,
+        groups: int,
+    ) -> None:
+        super().__init__(primary_tier, secondary_tiers)
+        self._guard = guard
+        self._hashes_per_chunk = hashes_per_chunk
+        self._groups = groups
+        self.requests: dict[str, TieredRequest] = {}
+        self._metrics_of_tiers = TierMetrics()
+        chunk_bytes = int(primary_tier.get_kv_memoryview().strides[0])
+        self.planner = Planner(
+            tokens_per_chunk, chunk_bytes, FIRST_SPEED[current_platform.is_cpu()]
+        )
+        for tier in secondary_tiers:
+            tier.bind(self)
+        guard.tiers = self
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def on_new_request(self, req_context: Any, *, exclude_tier_idx: int | None = None) -> Any:
+        request = self._guard.requests.get(req_context.req_id)
+        ticket = self._guard.verdict(request).ticket if request is not None else None
+        grants = ticket.grants if ticket is not None else ()
+        self.requests[req_context.req_id] = TieredRequest(request, grants)
+        return super().on_new_request(req_context, exclude_tier_idx=exclude_tier_idx)
+
+    def _maybe_finalize_request(self, req_id: str, exclude_tier_idx: int | None = None) -> None:
+        super()._maybe_finalize_request(req_id, exclude_tier_idx)
+        if req_id not in self._req_state:
+            self.requests.pop(req_id, None)
+
+    def chain_of(self, key: bytes, req_context: Any) -> Chain | None:
+        """The scopes of a block of this request; None where no tier may keep or serve it."""
+        asked = self.requests.get(req_context.req_id)
+        end = req_context.get_offload_key_position(key)
+        if asked is None or not asked.grants or end is None:
+            return None
+        return asked.chain(end)
+
+    # --- lookups --------------------------------------------------------------------------------
+
+    def lookup(
+        self, key: Any, req_context: Any, *, exclude_tier_idx: int | None = None
+    ) -> LookupResult:
+        """vLLM's lookup, with the request's plan between host memory and the tiers."""
+        self._maybe_process_finished_jobs()
+        found = self.primary_tier.lookup(key, req_context)
+        if found is LookupResult.HIT:
+            return found
+        asked = self.requests.get(req_context.req_id)
+        if found is LookupResult.HIT_PENDING:
+            return LookupResult.MISS if asked is not None and asked.given_up else found
+        if asked is None or not asked.grants or asked.given_up or not self.secondary_tiers:
+            return LookupResult.MISS
+        asked.broke(bytes(key), len(self.secondary_tiers))
+        if asked.plan is None and not self._planned(asked, key):
+            return LookupResult.RETRY
+        source = asked.sources.pop(bytes(key), None)
+        if source is None or source == exclude_tier_idx:
+            return LookupResult.MISS
+        if not self._initiate_promotion(source, key, req_context):
+            return LookupResult.MISS
+        asked.promised.add(bytes(key))
+        asked.fetched[self.secondary_tiers[source].medium_name] += 1
+        return LookupResult.HIT_PENDING
+
+    def _planned(self, asked: TieredRequest, key: Any) -> bool:
+        """Decide what to fetch from `key` on. False: a tier does not know yet, ask again.
+
+        A model with several KV cache groups gets nothing from outer tiers: its blocks come in
+        sets, and a plan here counts leading blocks of one.
+        """
+        request = asked.request
+        keys = chunk_keys(request.block_hashes, self._hashes_per_chunk, 0)
+        wanted, size = bytes(key), self.planner.chunk_tokens
+        first = keys.index(wanted) if self._groups == 1 and wanted in keys else len(keys)
+        rest = keys[first:]
+        chains = [asked.chain((first + i + 1) * size) for i in range(len(rest))]
+        patience = self.planner.patience_seconds(first * size, request.num_prompt_tokens)
+        if rest and self._keys_are_coming(chains[-1]) and asked.waited("keys") < patience[0]:
+            return False
+        runs = self._runs(rest, chains, patient=asked.waited("tiers") < patience[1])
+        if runs is None:
+            return False
+        asked.plan = self.planner.plan(
+            request.num_prompt_tokens,
+            first * size,
+            runs,
+            [tier.sealed for tier in self.secondary_tiers],
+            self._guard.queue_tokens(request),
+        )
+        asked.waited("fetch")
+        at = 0
+        for tier_idx, count in runs:
+            for one in rest[at : min(at + count, asked.plan.blocks)]:
+                asked.sources[one] = tier_idx
+            at += count
+        return True
+
+    def _keys_are_coming(self, chain: Chain) -> bool:
+        """Whether a lease that would open these blocks is on its way."""
+        keyring = self._guard.keyring
+        return keyring is not None and keyring.chain(chain) is None and keyring.pending(chain)
+
+    def _runs(
+        self, keys: Sequence[bytes], chains: Sequence[Chain], *, patient: bool
+    ) -> list[tuple[int, int]] | None:
+        """Leading blocks there are, as runs (tier, blocks); None: wait for a tier's answer.
+
+        Each block comes from the first tier, in the configured order, that has it. Without
+        patience a tier that does not know has nothing.
+        """
+        runs: list[tuple[int, int]] = []
+        if not keys:
+            return runs
+        answers = [tier.presence(keys, chains) for tier in self.secondary_tiers]
+        for places in zip(*answers, strict=True):
+            if True in places:
+                tier_idx = places.index(True)
+            elif None in places and patient and not runs:
+                return None
+            else:
+                break
+            if runs and runs[-1][0] == tier_idx:
+                runs[-1] = (tier_idx, runs[-1][1] + 1)
+            else:
+                runs.append((tier_idx, 1))
+        return runs
+
+    def on_schedule_end(self, context: Any) -> None:
+        super().on_schedule_end(context)
+        for req_id in context.preempted_req_ids:
+            if (asked := self.requests.get(req_id)) is not None:
+                asked.start_over()
+        self._give_up_stalled()
+
+    def _give_up_stalled(self) -> None:
+        """Recompute what a stalled fetch holds up (L9): its blocks are a miss from now on."""
+        for metadata in self._jobs.values():
+            job = metadata.transfer_job
+            asked = self.requests.get(job.req_context.req_id)
+            if not job.is_promotion:
+                continue
+            tier = self.secondary_tiers[metadata.tier_idx]
+            plan: FetchPlan | None = asked.plan if asked is not None else None
+            if asked is None or plan is None:
+                continue
+            if tier.stalled(job, asked.waited("fetch"), plan):
+                tier.abandon(job)
+                asked.given_up = True
+                self.planner.counts["given_up"] += 1
+
+    def get_stats(self) -> Any:
+        ours = self._metrics_of_tiers.take(self)
+        theirs = super().get_stats()
+        return ours if theirs is None else theirs.aggregate(ours)
+
+    def report(self) -> dict[str, Any]:
+        """Counters and speeds of every tier, the decisions so far, and how many jobs are open."""
+        host = self.primary_tier
+        tiers: dict[str, Any] = {
+            "host": {
+                "blocks": len(host._policy.held()),
+                "blocks_max": host._num_chunks,
+                "block_bytes": int(host.get_kv_memoryview().strides[0]),
+            }
+        }
+        for tier in self.secondary_tiers:
+            tiers[tier.medium_name] = dict(tier.sealed.counters()) | {"speed": tier.speed_report()}
+        return {"tiers": tiers, "fetch": self.planner.report(), "pending": len(self._jobs)}
+
+    # --- purge and retention --------------------------------------------------------------------
+
+    def purge_host(self, tags: frozenset[Tag]) -> tuple[int, int]:
+        """Drop the host's blocks that these tags cover; return (removed, busy)."""
+        origin_of = self._guard.origin
+        return self._drop(
+            lambda key: (
+                (origin := origin_of(key[:-4])) is not None and not origin.tags.isdisjoint(tags)
+            )
+        )
+
+    def expire_host(self, expired: Collection[bytes]) -> tuple[int, int]:
+        """Drop the host's blocks with these hashes: their time is over."""
+        return self._drop(lambda key: key[:-4] in expired)
+
+    def _drop(self, wanted: Any) -> tuple[int, int]:
+        host, removed, busy = self.primary_tier, 0, 0
+        view = host.get_kv_memoryview()
+        row = view.strides[0]
+        flat = view.cast("B")
+        for key in [key for key in host._policy.held() if wanted(bytes(key))]:
+            chunk = host._policy.get(key)
+            if chunk.ref_cnt != 0:  # being written, loaded or cascaded: try again
+                busy += 1
+                continue
+            host._policy.remove(key)
+            host._num_evictable_cache_chunks -= 1
+            flat[chunk.chunk_id * row : (chunk.chunk_id + 1) * row] = bytes(row)
+            host._free_chunk(chunk)
+            removed += 1
+        flat.release()
+        return removed, busy
+
+    def host_holds(self, block_hash: bytes) -> bool:
+        """Whether host memory has a block of this hash, of whatever group."""
+        return any(
+            self.primary_tier._policy.get(block_hash + group.to_bytes(4, "big")) is not None
+            for group in range(self._groups)
+        )
