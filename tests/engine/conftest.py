@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest_asyncio
 import zmq
 from openai import AsyncOpenAI
 
+from scopekv.cli.running import free_port
 from scopekv.cli.up import plugin_environment
 from scopekv.core.blocks import Fingerprint
 from scopekv.engines.embedded import EmbeddedEngines, EngineInstance
 from scopekv.engines.settings import EngineSettings
+from scopekv.engines.tiers import DEFAULT_TIERS, parse_tiers
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.gateway.settings import GatewaySettings
 from scopekv.simulate.client import PlainClient
@@ -66,9 +69,12 @@ async def engines(
         "endpoint": events_endpoint,
         "topic": "kv",
     }
-    env = plugin_environment(written.world, "default", "") | {"VLLM_LOGGING_LEVEL": "DEBUG"}
+    env = plugin_environment(written.world, "default", written.own_url)
     args = ("--kv-events-config", json.dumps(events))
-    running = EmbeddedEngines(settings_of(model_dir, data_dir, engine_folder, env, args))
+    settings = settings_of(
+        model_dir, data_dir, engine_folder, env | {"VLLM_LOGGING_LEVEL": "DEBUG"}, args
+    )
+    running = EmbeddedEngines(replace(settings, tiers=parse_tiers(DEFAULT_TIERS)))
     await running.start()
     try:
         await running.wait_ready()
@@ -80,7 +86,8 @@ async def engines(
 @pytest.fixture(scope="session")
 def written(engine_folder: Path) -> Deployment:
     """The registry with its principals and documents, before any engine is there."""
-    return Deployment(engine_folder, GatewaySettings((), port=0, stop_seconds_max=2))
+    port = free_port("127.0.0.1")  # known before the engine starts, which asks it for keys
+    return Deployment(engine_folder, GatewaySettings((), port=port, stop_seconds_max=2))
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,9 @@ def parse_tiers(texts: Sequence[str]) -> tuple[Tier, ...]:
             f"the tiers name host memory {len(hosts)} times; every other tier is reached through "
             "it, so name it once: --tier host=1GiB"
         )
+    media = [urlsplit(tier.url).scheme for tier in tiers]
+    if len(set(media)) != len(media):
+        raise ConfigError("two tiers are of one kind; receipts and metrics name tiers by kind")
     return (*hosts, *(tier for tier in tiers if tier.url))
 
 
@@ -112,6 +115,7 @@ def transfer_config(tiers: Sequence[Tier], places: Mapping[str, str]) -> str | N
                 "module_path": f"{_CONNECTOR}.tier",
                 "url": _filled(tier.url, places),
                 "capacity_bytes": tier.size_bytes,
+                **_state(tier, places),
             }
             for tier in outer
         ],
@@ -123,6 +127,13 @@ def transfer_config(tiers: Sequence[Tier], places: Mapping[str, str]) -> str | N
         "kv_connector_extra_config": extra,
     }
     return json.dumps(config, separators=(",", ":"))
+
+
+def _state(tier: Tier, places: Mapping[str, str]) -> dict[str, str]:
+    """Where a directory tier's manifest lies: beside its objects, for recency after a restart."""
+    if not tier.url.startswith("file://"):
+        return {}
+    return {"state_dir": f"{_filled(tier.url, places).removeprefix('file://')}-state"}
 
 
 def with_credentials(url: str, env: Mapping[str, str]) -> str:

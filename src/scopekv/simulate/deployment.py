@@ -43,6 +43,11 @@ class Deployment:
         return self._gateway
 
     @property
+    def own_url(self) -> str:
+        """Where the gateway will listen, for engines that start before it: needs a set port."""
+        return f"http://127.0.0.1:{self._settings.port}"
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.gateway.port}"
 

@@ -116,7 +116,7 @@ async def tiered(
     port = free_port("127.0.0.1")
     deployment = Deployment(folder, GatewaySettings((), port=port, stop_seconds_max=2))
     urls = {"valkey": valkey.url(), "s3": s3.url()}
-    env = plugin_environment(deployment.world, "default", f"http://127.0.0.1:{port}") | {
+    env = plugin_environment(deployment.world, "default", deployment.own_url) | {
         "VLLM_SERVER_DEV_MODE": "1",  # for /reset_prefix_cache
         "SCOPEKV_VALKEY_PASSWORD": VALKEY_PASSWORD,
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,

@@ -6,6 +6,7 @@ T1, T5, T6, T7 and T8 at the engine; each kind of damage is tried at the tier in
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -114,7 +115,7 @@ async def test_t8_killed_in_the_middle_of_a_store_it_finds_its_disk_again(
     await until_state(tiered, EngineState.RESTARTING, EngineState.STARTING)
     await until_state(tiered, EngineState.READY)
     await found_again(tiered, epoch)
-    assert await ask(tiered, carol, text) == good, await tiered.report()
+    assert await ask(tiered, carol, text) == good, json.dumps(await tiered.report())
     assert await count(tiered, "directory", "loaded") >= 2
 
 

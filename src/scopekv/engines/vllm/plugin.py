@@ -60,6 +60,7 @@ class Guard:
         self.requests: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
         self.scheduler: weakref.ReferenceType[Any] | None = None
         self.tiers: ScopedOffloadingManager | None = None
+        self.host_region: Any = None  # host memory as first mapped in this process
         self._uses = UseLedger()
         self._lock = threading.Lock()  # the input thread and the engine loop both hash
         self.namespace: Namespace | None = None

@@ -56,6 +56,11 @@ class ScopedOffloadingManager(TieringOffloadingManager):
             tier.bind(self)
         guard.tiers = self
 
+    @property
+    def one_group(self) -> bool:
+        """Whether a block is one object; a hybrid model's blocks come in sets: no outer tier."""
+        return self._groups == 1
+
     # --- requests -------------------------------------------------------------------------------
 
     def on_new_request(self, req_context: Any, *, exclude_tier_idx: int | None = None) -> Any:
@@ -78,6 +83,12 @@ class ScopedOffloadingManager(TieringOffloadingManager):
             return None
         return asked.chain(end)
 
+    def prepare_store(self, keys: Collection[Any], req_context: Any) -> Any:
+        """vLLM's, but for requests without a ticket: nobody could ever read their blocks again."""
+        asked = self.requests.get(req_context.req_id)
+        wanted = keys if asked is not None and asked.grants else ()
+        return super().prepare_store(wanted, req_context)
+
     # --- lookups --------------------------------------------------------------------------------
 
     def lookup(
@@ -85,16 +96,24 @@ class ScopedOffloadingManager(TieringOffloadingManager):
     ) -> LookupResult:
         """vLLM's lookup, with the request's plan between host memory and the tiers."""
         self._maybe_process_finished_jobs()
+        asked = self.requests.get(req_context.req_id)
+        if asked is not None and self._is_last(asked, key, req_context):
+            return LookupResult.MISS
+        new_scan = asked is not None and asked.looks_at(req_context.get_offload_key_position(key))
         found = self.primary_tier.lookup(key, req_context)
         if found is LookupResult.HIT:
             return found
-        asked = self.requests.get(req_context.req_id)
         if found is LookupResult.HIT_PENDING:
             return LookupResult.MISS if asked is not None and asked.given_up else found
         if asked is None or not asked.grants or asked.given_up or not self.secondary_tiers:
             return LookupResult.MISS
+        if asked.deferred and not new_scan:
+            return (
+                LookupResult.MISS
+            )  # ends a scan that is put off already; a plan begins at a start
         asked.broke(bytes(key), len(self.secondary_tiers))
-        if asked.plan is None and not self._planned(asked, key):
+        asked.deferred = asked.plan is None and not self._planned(asked, key)
+        if asked.deferred:
             return LookupResult.RETRY
         source = asked.sources.pop(bytes(key), None)
         if source is None or source == exclude_tier_idx:
@@ -105,6 +124,16 @@ class ScopedOffloadingManager(TieringOffloadingManager):
         asked.fetched[self.secondary_tiers[source].medium_name] += 1
         return LookupResult.HIT_PENDING
 
+    @staticmethod
+    def _is_last(asked: TieredRequest, key: Any, req_context: Any) -> bool:
+        """Whether a block ends the prompt: then the engine computes it, whatever is cached.
+
+        Its own cache is read no further either, so the last step has one shape wherever the
+        blocks before came from (L7).
+        """
+        end = req_context.get_offload_key_position(key)
+        return asked.request is not None and end is not None and end >= asked.request.num_tokens
+
     def _planned(self, asked: TieredRequest, key: Any) -> bool:
         """Decide what to fetch from `key` on. False: a tier does not know yet, ask again.
 
@@ -114,7 +143,7 @@ class ScopedOffloadingManager(TieringOffloadingManager):
         request = asked.request
         keys = chunk_keys(request.block_hashes, self._hashes_per_chunk, 0)
         wanted, size = bytes(key), self.planner.chunk_tokens
-        first = keys.index(wanted) if self._groups == 1 and wanted in keys else len(keys)
+        first = keys.index(wanted) if self.one_group and wanted in keys else len(keys)
         rest = keys[first:]
         chains = [asked.chain((first + i + 1) * size) for i in range(len(rest))]
         patience = self.planner.patience_seconds(first * size, request.num_prompt_tokens)

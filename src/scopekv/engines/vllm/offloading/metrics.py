@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 TIER_EVENTS = "scopekv:tier_events"
 DECISIONS = "scopekv:fetch_decisions"
 TIER_NOW = "scopekv:tier_now"
+DECIDED = "scopekv:fetch_decided_seconds"
 PREFILL = "scopekv:prefill_seconds_per_token"
 _NOW = ("used_bytes", "objects", "queued", "suspended", "writes_suspended")
 
@@ -29,6 +30,10 @@ def definitions() -> dict[str, Any]:
             documentation="Requests by why blocks were fetched from a tier, or made again.",
             labelnames=("reason",),
         ),
+        DECIDED: OffloadingCounterMetadata(
+            documentation="Sums over decisions: expected, recompute, fetch and queue seconds.",
+            labelnames=("what",),
+        ),
         TIER_NOW: OffloadingGaugeMetadata(
             documentation="State of sealed tiers: sizes, latency_seconds, bytes_per_second.",
             labelnames=("tier", "what"),
@@ -43,7 +48,7 @@ class TierMetrics:
     """Turns counters that only rise into what vLLM collects: the rise since the last time."""
 
     def __init__(self) -> None:
-        self._told: Counter[tuple[str, ...]] = Counter()
+        self._told: defaultdict[tuple[str, ...], float] = defaultdict(float)
 
     def take(self, manager: ScopedOffloadingManager) -> Any:
         """Return the news since the last call. Cost: some dictionary look-ups per tier."""
@@ -60,10 +65,13 @@ class TierMetrics:
         for reason, count in manager.planner.counts.items():
             if rise := self._rise((str(reason),), count):
                 stats.increase_counter(DECISIONS, rise, (str(reason),))
+        for what, seconds in manager.planner.sums.items():
+            if rise := self._rise((what, "sum"), seconds):
+                stats.increase_counter(DECIDED, rise, (what,))
         stats.set_gauge(PREFILL, manager.planner.prefill.curve().token_seconds)
         return stats
 
-    def _rise(self, key: tuple[str, ...], count: int) -> int:
+    def _rise(self, key: tuple[str, ...], count: float) -> float:
         rise = count - self._told[key]
         self._told[key] = count
         return rise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +25,9 @@ class Planner:
         self.chunk_bytes = chunk_bytes
         self.prefill = PrefillSpeed(tokens_per_second=tokens_per_second)
         self.counts: Counter[str] = Counter()
+        self.sums: defaultdict[str, float] = defaultdict(
+            float
+        )  # of the decisions' inputs and outcomes, in seconds
 
     def observe(self, start: int, tokens: int, seconds: float) -> None:
         """Learn from a step that prefilled `tokens` tokens after `start`."""
@@ -64,6 +67,10 @@ class Planner:
         )
         made = decide(demand, [Run(tiers[i].speed(), blocks) for i, blocks in runs], curve)
         self.counts[made.reason] += 1
+        self.sums["expected_seconds"] += made.expected_seconds
+        self.sums["recompute_seconds"] += made.recompute_seconds
+        self.sums["fetch_seconds"] += made.fetch_seconds
+        self.sums["queue_seconds"] += demand.queue_seconds
         return made
 
     def report(self) -> dict[str, Any]:
@@ -76,19 +83,22 @@ class Planner:
                 "pair_seconds": curve.pair_seconds,
                 "samples": self.prefill.samples,
             },
+            "sums": dict(self.sums),
             "reasons": {str(reason): count for reason, count in self.counts.items()},
         }
 
 
 def told(plan: FetchPlan) -> dict[str, Any]:
-    """A decision with its inputs, for the request's detail."""
+    """A decision for the detail of its own request: without the queue, which is all tenants' (L10).
+
+    Times are milliseconds.
+    """
+    queue = plan.demand.queue_seconds
     return {
         "reason": plan.reason.value,
         "blocks": plan.blocks,
-        "expected_ms": round(1000 * plan.expected_seconds, 3),
-        "recompute_ms": round(1000 * plan.recompute_seconds, 3),
+        "recompute_ms": round(1000 * (plan.recompute_seconds - queue), 3),
         "fetch_ms": round(1000 * plan.fetch_seconds, 3),
-        "queue_ms": round(1000 * plan.demand.queue_seconds, 3),
         "cached_tokens": plan.demand.cached_tokens,
         "tokens": plan.demand.total_tokens,
     }

@@ -31,6 +31,8 @@ class TieredRequest:
     promised: set[bytes] = field(default_factory=set)  # keys whose fetch was begun
     replans: int = 0
     given_up: bool = False
+    deferred: bool = False  # the scan under way is put off
+    _last_end: int = 0
     _chains: dict[int, Chain] = field(default_factory=dict)
 
     def chain(self, end: int) -> Chain:
@@ -39,6 +41,17 @@ class TieredRequest:
         if found is None:
             found = self._chains[end] = chain_at(self.grants, end)
         return found
+
+    def looks_at(self, end: int | None) -> bool:
+        """Note a look-up of the block that ends at `end`; true for the first of a scan.
+
+        vLLM looks a prompt's blocks up in order, and again from the start at its next try.
+        """
+        first = end is None or end <= self._last_end or not self._last_end
+        self._last_end = end or 0
+        if first:
+            self.deferred = False
+        return first
 
     def waited(self, what: str) -> float:
         """Seconds since this was first asked of `what`."""

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from vllm.platforms import current_platform
@@ -18,7 +19,7 @@ from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 from scopekv.engines.vllm.offloading.manager import ScopedOffloadingManager
 from scopekv.engines.vllm.offloading.metrics import definitions
 from scopekv.engines.vllm.offloading.worker import HostWorker
-from scopekv.engines.vllm.plugin import installed_guard
+from scopekv.engines.vllm.plugin import Guard, installed_guard
 from scopekv.errors import ConfigError
 
 HOST_POLICY = ("ScopedHostPolicy", "scopekv.engines.vllm.offloading.host_policy")
@@ -46,6 +47,7 @@ class ScopedOffloadingSpec(TieringOffloadingSpec):
                 )
             # vLLM's own manager, made first, checks the settings and makes the tiers.
             made = super().get_manager()
+            self._mapped(guard, self._scheduler_mmap)
             self._manager = ScopedOffloadingManager(
                 made.primary_tier,
                 made.secondary_tiers,
@@ -61,6 +63,14 @@ class ScopedOffloadingSpec(TieringOffloadingSpec):
         if current_platform.is_cuda_alike() or current_platform.is_xpu():
             return super().get_worker(kv_caches)
         if self._worker is None:
+            self._worker = self.create_worker(kv_caches)
+        return self._worker
+
+    def create_worker(self, kv_caches: Any) -> Any:
+        if current_platform.is_cuda_alike() or current_platform.is_xpu():
+            worker = super().create_worker(kv_caches)
+            region = worker._mmap_region
+        else:
             region = SharedOffloadRegion(
                 engine_id=self._engine_id,
                 num_chunks=self.num_chunks,
@@ -68,5 +78,22 @@ class ScopedOffloadingSpec(TieringOffloadingSpec):
                 kv_bytes_per_chunk=self.kv_bytes_per_chunk,
                 cpu_page_size=self.cpu_page_size_per_worker,
             )
-            self._worker = HostWorker(kv_caches, self.blocks_per_chunk, region)
-        return self._worker
+            worker = HostWorker(kv_caches, self.blocks_per_chunk, region)
+        guard = installed_guard()
+        if guard is not None:
+            self._mapped(guard, region)
+        return worker
+
+    def _mapped(self, guard: Guard, region: Any) -> None:
+        """Take host memory's name away once scheduler and worker have both mapped it.
+
+        Then it ends with its process, however that ends: its content is plain. vLLM keeps the name
+        until a clean shutdown. With several ranks nobody here knows when the last has mapped it.
+        """
+        if self.config.parallel.world_size != 1 or region is None:
+            return
+        if not region._creator:
+            Path(region.mmap_path).unlink(missing_ok=True)
+            if guard.host_region is not None:
+                guard.host_region._creator = False  # nothing is left for it to unlink
+        guard.host_region = region

@@ -136,7 +136,7 @@ class SealedTierManager(SecondaryTierManager):
     def _blocks(self, job: Any) -> list[Block] | None:
         """The job's blocks with their scopes and places; None unless all are known."""
         manager = self._manager
-        if manager is None:
+        if manager is None or not manager.one_group:
             return None
         row, planner = self.block_size_bytes, manager.planner
         position = job.req_context.get_offload_key_position
