@@ -122,7 +122,7 @@ async def measure(choice: EngineChoice, rounds: int) -> dict[str, float]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scopekv-bench-")))
         world = open_world(folder, f"sqlite:///{folder / 'registry.db'}")
         plain = await stack.enter_async_context(stock_engine(choice, KV_TOKENS))
-        settings = choice.settings(folder, KV_TOKENS, plugin_environment(world, GROUP))
+        settings = choice.settings(folder, KV_TOKENS, plugin_environment(world, GROUP, ""))
         plugged = await stack.enter_async_context(engine_running(settings))
         plain_server = await stack.enter_async_context(target(plain.url, MODEL_NAME))
         plugged_server = await stack.enter_async_context(target(plugged.url, MODEL_NAME))
