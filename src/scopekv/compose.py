@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scopekv.adapters.ed25519 import KeyFile, TicketSigner, write_public_keys
+from scopekv.adapters.kv_events import KVEventSubscriber
 from scopekv.adapters.moving_key import MovingKeyWrapper
 from scopekv.adapters.registry import open_registry
 from scopekv.adapters.root_key import FileKeyWrapper, RootKey, load_or_create, make_secret
@@ -17,7 +18,14 @@ from scopekv.core.tickets import Check, KeyId
 from scopekv.errors import Unavailable
 from scopekv.ports import KeyWrapper, Registry
 
-__all__ = ["VaultSettings", "World", "open_registry", "open_world", "open_wrapper"]
+__all__ = [
+    "KVEventSubscriber",
+    "VaultSettings",
+    "World",
+    "open_registry",
+    "open_world",
+    "open_wrapper",
+]
 
 ROOT_KEY = "keys/root.key"
 WRAP_KEY = "keys/wrap.key"

@@ -70,3 +70,11 @@ class Corrupt(ScopeKVError):
 
 class Unavailable(ScopeKVError):
     """An instance, a tier or a database is out of reach: recompute, or try another."""
+
+
+class Overloaded(ScopeKVError):
+    """More requests than the engines take, and no room to wait: come back later."""
+
+    def __init__(self, message: str, *, retry_after_seconds: int) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds

@@ -116,7 +116,7 @@ async def test_i14_a_missing_fence_would_be_seen(
 ) -> None:
     """Planted: without fences, one late ticket fills the old epoch's blocks and the next reads."""
     if not fenced:
-        monkeypatch.setattr(Fences, "raise_to", lambda *_: None)
+        monkeypatch.setattr(Fences, "raise_above", lambda *_: None)
     stage = Stage(tmp_path, model)
     alice = stage.deployment.account("acme", "alice")
     text = text_of("planted", 60)

@@ -59,6 +59,20 @@ def test_noting_again_keeps_the_first_key_and_the_latest_time(registry: SqlRegis
     assert kept(registry, record()) == record(at=200.0)
 
 
+def test_a_record_without_a_key_gets_the_first_one(registry: SqlRegistry) -> None:
+    bare: dict[str, Any] = {"wrapped": b"", "root_version": ""}
+    assert note(registry, record(**bare)) == [True]
+    assert kept(registry, record()) == record(**bare)
+    with registry.read() as view:
+        assert dict(view.scope_keys.counts()) == {}
+        assert list(view.scope_keys.wrapped_by_others("file:2", 10)) == []
+        assert list(view.scope_keys.of_owner(USER, 1)) == [record(**bare)]
+    assert note(registry, record(at=50.0)) == [True], "also by a clock that lags"
+    assert kept(registry, record()) == record()
+    assert note(registry, record(at=200.0, **bare), record(wrapped=b"other", at=300.0))
+    assert kept(registry, record()) == record(at=300.0), "and keeps it"
+
+
 def test_a_key_of_an_epoch_that_is_over_is_not_kept(registry: SqlRegistry) -> None:
     registry.bump_epoch(SESSION)  # the user's
     assert note(registry, record(), record(SESSION)) == [False, False]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scopekv.core.eviction import Entry, Shares
 
-USES_MAX, IDLE_CAPACITIES = 16, 8
+USES_MAX, IDLE_CAPACITIES = 4, 8
 
 
 @dataclass

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from scopekv.cli.options import data_dir_option, default_data_dir, registry_url
-from scopekv.cli.running import gateway_running, run
+from scopekv.cli.running import follow, gateway_running, run
 from scopekv.compose import open_world
 from scopekv.errors import ConfigError
 from scopekv.gateway.settings import read_settings
@@ -36,10 +35,17 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
       name = "gpu-0"
       url = "http://gpu-0:8000"
       api_key = "what vllm serve got as --api-key"
+      [[instances]]                                  # any number of them behind one name
+      name = "pool"
+      dns = "http://vllm.internal:8000"              # or kubernetes = "NAMESPACE/SERVICE:PORT"
+      [routing]                                      # docs/routing.md
+      in_flight_max = 512                            # at one instance; more wait, then get 429
       [retention]                                    # seconds that blocks are kept, per scope kind
       session = 14400
       [vault]                                        # wraps sealing keys; default: keys/wrap.key
       address = "https://vault:8200"                 # docs/keys.md has the rest
+
+    Instances that are added to the file or removed from it count at once, without a restart.
 
     \b
     On each engine, with `pip install scopekv` beside vLLM:
@@ -64,6 +70,6 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
             click.echo(f"engines verify tickets with {world.ticket_keys}")
             for instance in server.fleet.instances:
                 click.echo(f"  {instance.address.name}: {instance.isolation} ({instance.reason})")
-            await asyncio.Event().wait()  # until cancelled
+            await follow(config, server)  # until cancelled
 
     run(body)

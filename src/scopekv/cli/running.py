@@ -20,7 +20,10 @@ import uvloop
 from scopekv.compose import World
 from scopekv.errors import ConfigError, ScopeKVError
 from scopekv.gateway.app import Gateway
-from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.settings import GatewaySettings, read_settings
+
+CHANGE_SECONDS = 1.0
+log = logging.getLogger("scopekv.gateway")
 
 
 def run(body: Callable[[], Awaitable[None]]) -> None:
@@ -105,3 +108,40 @@ async def gateway_running(settings: GatewaySettings, world: World) -> AsyncItera
         raise ConfigError(_cannot_listen(settings.host, settings.port, error)) from error
     finally:
         await gateway.stop()
+
+
+async def follow(config: Path, gateway: Gateway) -> None:
+    """Until cancelled, take over the file's instances when it changes, and on SIGHUP.
+
+    A file that cannot be read, or makes no sense, changes nothing and is logged.
+    """
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, asked.set)
+    seen = _stamp(config)
+    try:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHANGE_SECONDS):
+                    await asked.wait()
+            now = _stamp(config)
+            if now == seen and not asked.is_set():
+                continue
+            asked.clear()
+            seen = now
+            try:
+                await gateway.reload(read_settings(config))
+                log.info("%s: read anew", config.name)
+            except ScopeKVError as error:
+                log.error("%s: not taken over: %s", config.name, error)
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Changes when the file does, also where it is replaced (a Kubernetes ConfigMap)."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size

@@ -16,6 +16,7 @@ from scopekv.cli.options import data_dir_option, default_data_dir, registry_url
 from scopekv.cli.running import check_port, claim, free_port, gateway_running, run
 from scopekv.compose import World, open_world
 from scopekv.engines.embedded import EmbeddedEngines, EngineProgress
+from scopekv.engines.events import events_folder
 from scopekv.engines.model import ensure_model
 from scopekv.engines.settings import EngineSettings
 from scopekv.engines.tiers import DEFAULT_TIERS, parse_tiers
@@ -86,6 +87,8 @@ def up(
                 world, gateway_settings.instance_group, _own_url(gateway_settings)
             ),
             tiers=wanted,
+            # One engine is never chosen among: its events would be work for nothing.
+            events_dir=events_folder(folder) if instances > 1 else None,
         )
         async with AsyncExitStack() as stack:
             engines = EmbeddedEngines(settings)

@@ -53,8 +53,9 @@ def expected_worth(*, cost: float, size_bytes: int, expected_uses: float) -> flo
 class Admission:
     """Decides on each block that leaves the tier above.
 
-    While the tier is filled below `fill_fraction` everything is written. Under pressure: what is
-    offered a second time while its ghost is remembered, and what is worth more than its victim.
+    While the tier is filled below `fill_fraction` everything is written. Under pressure: what its
+    account's guaranteed share has room for, what is offered a second time while its ghost is
+    remembered, and what is worth more than its victim.
     """
 
     __slots__ = ("_fill_fraction", "_ghosts")
@@ -72,15 +73,20 @@ class Admission:
         used_bytes: int,
         size_bytes: int,
         capacity_bytes: int,
+        guaranteed: bool = False,
         worth: float = 0.0,
         victim_worth: float | None = None,
     ) -> AdmissionReason:
         """Return why the block is to be written, or FIRST_USE: it is not, and remembered.
 
-        `victim_worth`: of what would have to go; None where that is unknown.
+        `guaranteed`: whether its account stays within its own share with it: others' pressure must
+        not keep a tenant out (L11). `victim_worth`: of what would have to go; None where that is
+        unknown.
         """
         if used_bytes + size_bytes <= capacity_bytes * self._fill_fraction:
             return AdmissionReason.ROOM
+        if guaranteed:
+            return AdmissionReason.GUARANTEED
         if self._ghosts.take(key):
             return AdmissionReason.SECOND_USE
         if victim_worth is not None and worth > victim_worth:

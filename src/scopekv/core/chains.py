@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple, NewType
 
@@ -68,18 +68,20 @@ def folder(chain: Chain, retention_seconds: int) -> str | None:
     return "-".join((f"r{retention_seconds}", *(tag(link) for link in chain)))
 
 
+@lru_cache(maxsize=65_536)
 def tags_of(folder_name: str) -> frozenset[Tag]:
     """The tags in a folder's name; none for a name that is not ours."""
     found = _FOLDER.fullmatch(folder_name)
     return frozenset(Tag(part) for part in found[2][1:].split("-")) if found else frozenset()
 
 
+@lru_cache(maxsize=65_536)
 def retention_of(folder_name: str) -> int | None:
     """How many seconds the objects of a folder may be kept; None for a name that is not ours."""
     found = _FOLDER.fullmatch(folder_name)
     return int(found[1]) if found else None
 
 
-def holds_any(folder_name: str, tags: Iterable[Tag]) -> bool:
-    """Whether a purge of these tags reaches the folder."""
-    return not tags_of(folder_name).isdisjoint(tags)
+def holds_any(folder_name: str, tags: Container[Tag]) -> bool:
+    """Whether a purge of these tags reaches the folder. Cost: a look-up for each scope of it."""
+    return any(one in tags for one in tags_of(folder_name))

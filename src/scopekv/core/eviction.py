@@ -26,7 +26,7 @@ from scopekv.errors import Misuse
 
 __all__ = ["Entry", "EvictionPolicy", "LruPolicy", "ScopedPolicy", "Shares"]
 
-USES_MAX = 16  # what was loved long ago must be able to leave
+USES_MAX = 4  # what was loved long ago must be able to leave
 _SPARE = 64
 
 
@@ -189,6 +189,10 @@ class ScopedPolicy(Generic[K]):
     def worth(self, key: K) -> float:
         node = self._nodes.get(key)
         return node.uses * node.rate if node else 0.0
+
+    def guaranteed(self, account: bytes, size_bytes: int) -> bool:
+        guarantee = self.shares.guarantee_bytes(self._ledger.accounts_for(account))
+        return self._ledger.used_bytes(account) + size_bytes <= guarantee
 
     def used_bytes(self, account: bytes | None = None) -> int:
         return self._ledger.used_bytes(account)

@@ -10,6 +10,7 @@ from scopekv.errors import Misuse
 KEY_BYTES = 32
 ACCOUNT_BYTES = 16
 LEASE_SECONDS_MAX = 3600
+NOBODY = b"\xff" * ACCOUNT_BYTES  # the account of blocks whose lease has not come; no real one
 
 
 @dataclass(frozen=True, slots=True)

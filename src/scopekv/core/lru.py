@@ -60,6 +60,9 @@ class EvictionPolicy(Protocol[K]):
     def worth(self, key: K) -> float:
         """Seconds of prefill a byte of this block saves, by its uses so far; 0 if not cached."""
 
+    def guaranteed(self, account: bytes, size_bytes: int) -> bool:
+        """Whether so much more stays within what the account keeps whatever others do."""
+
     def used_bytes(self, account: bytes | None = None) -> int:
         """Bytes of one account, or of all."""
 
@@ -135,6 +138,9 @@ class LruPolicy(Generic[K]):
     def worth(self, key: K) -> float:
         entry = self._entries.get(key)
         return entry.cost / entry.size_bytes if entry else 0.0
+
+    def guaranteed(self, account: bytes, size_bytes: int) -> bool:  # noqa: ARG002 - no shares
+        return False
 
     def used_bytes(self, account: bytes | None = None) -> int:
         return sum(self._used.values()) if account is None else self._used.get(account, 0)

@@ -52,6 +52,21 @@ class AdmissionReason(StrEnum):
     """Why a block is written to an outer tier, or not (L11)."""
 
     ROOM = "room"
+    GUARANTEED = "guaranteed"  # its account is below its share, which no pressure takes away
     SECOND_USE = "second_use"
     WORTH_MORE = "worth_more"
     FIRST_USE = "first_use"  # not written: nothing says that it will be read again
+
+
+class RouteReason(StrEnum):
+    """Why a request went to an instance. For the operator; a client learns nothing of it (L10)."""
+
+    ONLY_CANDIDATE = "only_candidate"
+    PREFIX_HERE = "prefix_here"  # more of the prompt is cached there than elsewhere
+    PREFIX_IN_TIER = "prefix_in_tier"  # the same, counting what is fetched from a tier there
+    SHORTER_QUEUE = "shorter_queue"  # outweighs what others have cached, or they have no more
+    FASTER_PREFILL = "faster_prefill"
+    HOT_PREFIX = "hot_prefix"  # the soonest holds its share of those in flight on this prefix
+    LOAD_ONLY_UNSURE = "load_only_unsure"  # what is cached there is not known now
+    TIE = "tie"
+    RETRY = "retry"  # another instance got nothing of it, or died with it

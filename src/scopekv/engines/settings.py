@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from scopekv.engines.events import events_config, events_endpoint
 from scopekv.engines.model import MODEL_NAME, long_context_overrides
 from scopekv.engines.tiers import CREDENTIALS, Tier, transfer_config
 from scopekv.errors import ConfigError
@@ -37,6 +38,8 @@ class EngineSettings:
     In the values of `extra_env` and in `extra_args`, `{instance}` stands for the engine's name.
     `threads` 0 shares the cores out evenly. `ports` empty takes free ones. `program` is the command
     before the flags. `tiers` need the plugin, so that their settings come with its `extra_env`.
+    `events_dir`: the folder, from `engines.events.events_folder`, where each engine publishes what
+    its cache holds; None: it does not.
     """
 
     model_dir: Path
@@ -52,6 +55,7 @@ class EngineSettings:
     extra_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     extra_args: tuple[str, ...] = ()
     tiers: tuple[Tier, ...] = ()
+    events_dir: Path | None = None
     program: tuple[str, ...] = field(default_factory=_vllm_program)
     ready_seconds_max: float = 180.0
     stop_seconds_max: float = 15.0
@@ -139,6 +143,9 @@ def engine_command(settings: EngineSettings, *, name: str, port: int) -> list[st
     transfer = transfer_config(settings.tiers, places)
     if transfer is not None:
         command += ["--kv-transfer-config", transfer]
+    if settings.events_dir is not None:
+        endpoint = events_endpoint(settings.events_dir, name)
+        command += ["--kv-events-config", events_config(endpoint)]
     return command + [argument.replace("{instance}", name) for argument in settings.extra_args]
 
 

@@ -17,20 +17,25 @@ from scopekv.gateway.admin_http import PREFIX as ADMIN
 from scopekv.gateway.admin_http import handle as handle_admin
 from scopekv.gateway.admin_http import revocation_of, settled
 from scopekv.gateway.administration import Administration
+from scopekv.gateway.discovery import Discovery
 from scopekv.gateway.errors_http import http_error
 from scopekv.gateway.http.limits import RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.http.server import Server
-from scopekv.gateway.instances import Fleet, Isolation
+from scopekv.gateway.instances import Fleet
+from scopekv.gateway.instances_http import InstancesAdmin, state_of
 from scopekv.gateway.leases_http import LEASES_PATH, Leases
+from scopekv.gateway.locating import IndexLocator
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.relay import CHAT, COMPLETIONS, Relay
 from scopekv.gateway.retention import Expirer
 from scopekv.gateway.revocation import Revoker
+from scopekv.gateway.routing import Router
 from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.waiting import WaitingRoom
 from scopekv.gateway.warm import Warmer
 from scopekv.store.broker import Authority, KeyBroker
 
@@ -55,6 +60,12 @@ class Gateway:
             settings.ticket_ttl_seconds * 1000,
         )
         self.fleet = Fleet(settings.instances, audience=issuer.audience, key_id=world.signer.key_id)
+        self.discovery = Discovery(
+            self.fleet,
+            settings.instances,
+            settings.sources,
+            settings.routing.resolve_seconds,
+        )
         self.notes = ScopeNotes(
             world.registry, world.wrapper, world.scope_secret, settings.retention
         )
@@ -67,13 +78,20 @@ class Gateway:
         self.warmer = Warmer(self.access, issuer, self.notes, self.fleet)
         self.revoker = Revoker(world.registry, self.fleet, world.scope_secret, self.metrics)
         self.fleet.before_use = self.revoker.catch_up
-        self.expirer = Expirer(self.fleet, self.broker)
+        self.leases = Leases(self.broker, world.instance_secret)
+        self.expirer = Expirer(self.fleet, self.broker, self.warmer.unpinned)
         self._administration = Administration(world.registry)
-        relay = Relay(self.access, issuer, self.notes, self.fleet, self.metrics)
+        self._instances = InstancesAdmin(world.registry, self.fleet)
+        self.locator = IndexLocator(self.fleet, issuer)
+        self.router = Router(self.fleet, self.metrics, settings.routing.in_flight_max, self.locator)
+        self.room = WaitingRoom(self.fleet, settings.routing)
+        relay = Relay(
+            *(self.access, issuer, self.notes, self.fleet, self.router, self.room, self.metrics)
+        )
         self._routes: dict[tuple[str, str], Route] = {
             ("POST", CHAT): relay.serve,
             ("POST", COMPLETIONS): relay.serve,
-            ("POST", LEASES_PATH): Leases(self.broker, world.instance_secret).serve,
+            ("POST", LEASES_PATH): self.leases.serve,
             ("GET", "/v1/models"): self._models,
             ("GET", "/healthz"): self._healthz,
             ("GET", "/readyz"): self._readyz,
@@ -87,19 +105,32 @@ class Gateway:
         await self.access.refresh()
         await self.revoker.load()
         await self.fleet.start()
+        self.locator.start()
+        await self.discovery.start()
         self.port = await self._server.start(self._settings.host, self._settings.port)
         self.revoker.start()
         self.expirer.start()
         self.warmer.start()
 
+    async def reload(self, settings: GatewaySettings) -> None:
+        """Take over the instances of other settings, live; anything else needs a restart.
+
+        What stays keeps its requests, its connections and what is known of it. `ConfigError`:
+        nothing has changed.
+        """
+        await self.discovery.replace(settings.instances, settings.sources)
+
     async def stop(self) -> None:
         """Answer what is under way, then end everything that was started."""
         await self._server.close(grace_seconds=self._settings.stop_seconds_max)
+        await self.discovery.stop()
         await self.warmer.stop()
         await self.expirer.stop()
         await self.revoker.stop()
         await self.notes.close()
+        await self.locator.stop()
         await self.fleet.stop()
+        self.leases.close()
 
     async def _serve(self, request: Request, reply: Reply) -> None:
         route = self._routes.get((request.method, request.path))
@@ -129,6 +160,7 @@ class Gateway:
         rows = [
             {
                 "name": i.address.name,
+                "state": state_of(i),
                 "isolation": i.isolation.value,
                 "reason": i.reason if i.up else "does not answer; the log says more",
                 "models": list(i.models),
@@ -136,7 +168,7 @@ class Gateway:
             }
             for i in self.fleet.instances
         ]
-        ready = any(i.isolation is not Isolation.NONE for i in self.fleet.instances)
+        ready = any(i.takes_requests for i in self.fleet.instances)
         status = "ready" if ready else "no engine is ready"
         try:
             await self.access.refresh()
@@ -154,6 +186,9 @@ class Gateway:
 
     async def _admin(self, request: Request, reply: Reply) -> None:
         principal = await self.access.principal(request)
+        if self._instances.takes(request.path):
+            _send(reply, 200, await self._instances.answer(request, principal))
+            return
         status, answer = await asyncio.to_thread(
             handle_admin,
             self._administration,

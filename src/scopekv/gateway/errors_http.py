@@ -41,6 +41,7 @@ TABLE: dict[type[errors.ScopeKVError], HttpError] = {
     errors.TicketInvalid: HttpError(403, "permission_error", "ticket_invalid"),
     errors.TicketExpired: HttpError(403, "permission_error", "ticket_expired"),
     errors.Corrupt: HttpError(500, "server_error", "corrupt", _FAULT),
+    errors.Overloaded: HttpError(429, "rate_limit_error", "overloaded"),
     errors.Unavailable: HttpError(
         503,
         "server_error",

@@ -1,25 +1,29 @@
-"""The engines behind a gateway: what each is, whether its plugin answered, how busy it is."""
+"""The engines behind a gateway: what each is, whether it is in use, how busy it is."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from scopekv.core.blocks import FORMAT_VERSION, Fingerprint
+from scopekv.core.blocks import Fingerprint
+from scopekv.core.circuit import Circuit
+from scopekv.core.reservations import InstanceLoad
 from scopekv.core.tickets import AudienceId, KeyId
 from scopekv.errors import Misuse, NotFound, ScopeKVError, Unavailable, UnknownModel
+from scopekv.gateway.health import Examiner
 from scopekv.gateway.http.client import ClientPool
 from scopekv.gateway.http.messages import Headers
-from scopekv.gateway.model_text import Texts, model_text
+from scopekv.gateway.model_text import Texts
 
-POLL_SECONDS = 2.0
-LOOK_SECONDS_MAX = 15.0  # a first status waits for the step that the engine is in
+POLL_SECONDS = 2.0  # while it is up
+RETURN_SECONDS = 1.0  # while it is not
+CLOSE_SECONDS = 0.5
 ANSWER_BYTES_MAX = 64 << 20
 log = logging.getLogger("scopekv.instances")
 
@@ -41,28 +45,52 @@ class InstanceAddress:
     api_key: str = ""
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Instance:
     """One engine as last seen. Mutable; owned by the fleet's task and the event loop."""
 
     address: InstanceAddress
     pool: ClientPool
     control: ClientPool  # for our own questions, so that callers cannot use it up
+    load: InstanceLoad = field(default_factory=InstanceLoad)
+    circuit: Circuit = field(default_factory=Circuit)
+    draining: bool = False  # by an administrator: what is under way ends, nothing new comes
+    removed: bool = False  # from the configuration: the same, then it is closed
+    asked_at: float | None = None  # loop time since when it owes an answer to a look
+    text_id: bytes = b""  # equal where instances turn requests into equal tokens
     isolation: Isolation = Isolation.NONE
     reason: str = "not asked yet"
     models: tuple[str, ...] = ()
     base_model: str = ""  # the one that is no adapter
     fingerprint: Fingerprint | None = None
-    epoch: str = ""  # new at every start of the engine
+    epoch: str = ""  # new at every start of the engine; empty while it is not up
+    lived: str = ""  # the last epoch that was seen
     block_size: int = 0
     max_model_len: int = 0
     texts: Texts | None = None
-    in_flight: int = 0
     status: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, address: InstanceAddress) -> Instance:
+        """An instance that was not looked at yet. Raises `ConfigError` for a URL that is none."""
+        return cls(address, ClientPool(address.url), ClientPool(address.url))
 
     @property
     def up(self) -> bool:
         return self.isolation is not Isolation.NONE
+
+    @property
+    def takes_requests(self) -> bool:
+        return self.up and not self.draining and not self.removed
+
+    @property
+    def in_flight(self) -> int:
+        """Requests of this gateway that it was sent and has not finished."""
+        return self.load.in_flight
+
+    async def close(self) -> None:
+        await self.pool.close()
+        await self.control.close()
 
     def headers(self) -> Headers:
         key = self.address.api_key
@@ -90,7 +118,7 @@ class Instance:
 
 
 class Fleet:
-    """All instances of one group."""
+    """All instances of one group. The list is replaced, not changed, when instances come or go."""
 
     def __init__(
         self,
@@ -99,50 +127,94 @@ class Fleet:
         audience: AudienceId,
         key_id: KeyId,
     ) -> None:
-        self.instances = [Instance(a, ClientPool(a.url), ClientPool(a.url)) for a in addresses]
-        self._audience, self._key_id = audience, key_id
-        self._tasks: list[asyncio.Task[None]] = []
-        self._looking: set[asyncio.Task[None]] = set()
-        # What an instance with the plugin owes before it gets requests; `Unavailable`: not yet.
-        self.before_use: Callable[[Instance], Awaitable[None]] | None = None
+        self.instances = [Instance.at(address) for address in addresses]
+        self._examiner = Examiner(audience, key_id)
+        self._started = False
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # looks out of turn, instances that leave
+        self.on_forgotten: list[Callable[[str], None]] = []  # an instance lost what it had cached
+
+    @property
+    def before_use(self) -> Callable[[Instance], Awaitable[None]] | None:
+        """What an instance with the plugin owes before it gets requests."""
+        return self._examiner.before_use
+
+    @before_use.setter
+    def before_use(self, call: Callable[[Instance], Awaitable[None]]) -> None:
+        self._examiner.before_use = call
 
     async def start(self) -> None:
         """Look at every instance once, then keep looking."""
         await asyncio.gather(*(self.look(instance) for instance in self.instances))
-        self._tasks = [asyncio.create_task(self._watch(i)) for i in self.instances]
+        self._started = True
+        for instance in self.instances:
+            self._keep_watch(instance)
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *self._looking]
+        tasks = [*self._watches.values(), *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for instance in self.instances:
-            await instance.pool.close()
-            await instance.control.close()
+            await instance.close()
 
     def models(self) -> list[str]:
         """The names that clients may ask for, in the order of the instances."""
         return list(dict.fromkeys(m for i in self.instances if i.up for m in i.models))
 
-    def choose(self, model: str, tried: Sequence[Instance] = ()) -> Instance:
-        """Return the least loaded instance that serves `model` and was not tried yet.
+    def serving(self, model: str, tried: Sequence[Instance] = ()) -> list[Instance]:
+        """Instances for a request: of those that were not tried, the scoped ones if there are any.
 
-        Raises `NotFound` for a model that no instance has, `Unavailable` when none is up.
+        One whose circuit is open counts only where there is no other. Raises `UnknownModel` for a
+        model that no instance has, `Unavailable` when none is up.
         """
-        serving = [i for i in self.instances if i.up and model in i.models]
-        left = [instance for instance in serving if instance not in tried]
+        having = [i for i in self.instances if i.up and model in i.models]
+        left = [i for i in having if i.takes_requests and i not in tried]
         if left:
-            return min(left, key=lambda i: (i.isolation is not Isolation.SCOPED, i.in_flight))
-        if serving or not any(instance.up for instance in self.instances):
+            left = [i for i in left if i.isolation is Isolation.SCOPED] or left
+            if any(i.circuit.open for i in left):
+                now = asyncio.get_running_loop().time()
+                return [i for i in left if i.circuit.allows(now)] or left
+            return left
+        if having or not any(instance.up for instance in self.instances):
             raise Unavailable("no engine is ready")
         known = ", ".join(self.models())
         raise UnknownModel(f"the model {model[:120]!r} does not exist here; there is: {known}")
 
+    def named(self, name: str) -> Instance:
+        """Raises `NotFound`."""
+        for instance in self.instances:
+            if instance.address.name == name:
+                return instance
+        raise NotFound(f"there is no instance {name[:120]!r}")
+
+    async def reconcile(self, addresses: Sequence[InstanceAddress]) -> None:
+        """Make the instances those of `addresses`: what stays keeps its state and its load.
+
+        New ones are looked at before this returns. What is gone, or has another URL or key, gets
+        nothing new and is closed once its requests have ended. Raises `ConfigError`, changing
+        nothing, for a URL that is none.
+        """
+        known = {instance.address: instance for instance in self.instances}
+        fresh = [Instance.at(address) for address in addresses if address not in known]
+        by_address = known | {instance.address: instance for instance in fresh}
+        kept = [by_address[address] for address in addresses]
+        leaving = [instance for instance in self.instances if instance not in kept]
+        self.instances = kept
+        for instance in leaving:
+            self._leave(instance)
+        await asyncio.gather(*(self.look(instance) for instance in fresh))
+        if self._started:
+            for instance in fresh:
+                self._keep_watch(instance)
+
     async def look(self, instance: Instance) -> None:
         """Ask an instance what it is now. Never raises for what it answers."""
+        if instance.asked_at is None:
+            instance.asked_at = asyncio.get_running_loop().time()
         try:
-            listed = await instance.ask("GET", "/v1/models", seconds=LOOK_SECONDS_MAX)
-            instance.models = tuple(model["id"] for model in listed["data"])
+            await self._examiner.health(instance)
+            instance.models = await self._examiner.models(instance)
             await self._look_at_plugin(instance)
         except NotFound:
             self._see(instance, Isolation.WHOLE_PROMPT, "the ScopeKV plugin did not answer")
@@ -150,51 +222,39 @@ class Fleet:
             self.lost(instance, str(error))
         except (LookupError, TypeError, ValueError):
             self.lost(instance, "it does not answer as vLLM does")
+        finally:
+            instance.asked_at = None
 
     def suspect(self, instance: Instance) -> None:
         """Look at an instance now: it broke a connection off."""
-        if len(self._looking) < len(self.instances):
-            task = asyncio.create_task(self.look(instance))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+        if len(self._tasks) < 2 * len(self.instances):
+            self._spawn(self.look(instance))
+
+    async def gone(self, instance: Instance) -> bool:
+        """Whether an instance that broke off has ended; if so it gets nothing more."""
+        gone = await self._examiner.gone(instance)
+        if gone:
+            self.lost(instance, "it has ended")
+        return gone
 
     def lost(self, instance: Instance, reason: str) -> None:
         """Send nothing more to an instance until it answers again."""
-        instance.epoch = ""
         self._see(instance, Isolation.NONE, reason)
 
     async def _look_at_plugin(self, instance: Instance) -> None:
         known = instance.isolation is Isolation.SCOPED
-        path = "/v1/scopekv/status" if known else "/v1/scopekv/status?live=true"
-        status = await instance.ask("GET", path, seconds=LOOK_SECONDS_MAX)
+        status = await self._examiner.status(instance, live=not known)
         instance.status = status
-        problem = self._problem(status)
+        problem = self._examiner.problem(status)
         if problem:
             self._see(instance, Isolation.WHOLE_PROMPT, problem)
-            return
-        if status["instance"] != instance.epoch:
-            template = await instance.ask("GET", "/v1/scopekv/template", seconds=60)
-            instance.base_model = str(template["models"][0])
-            instance.texts, note = await model_text(template, instance.ask)
-            instance.block_size = int(status["block_size"])
-            instance.max_model_len = int(status["max_model_len"])
-            instance.fingerprint = Fingerprint(bytes.fromhex(status["fingerprint"]))
-            if self.before_use is not None:
-                await self.before_use(instance)
+        elif status["instance"] != instance.epoch:
+            if status["instance"] != instance.lived:
+                instance.lived = str(status["instance"])
+                self._forgotten(instance)
+            note = await self._examiner.read_in(instance, status)
             instance.epoch = str(status["instance"])
             self._see(instance, Isolation.SCOPED, note)
-
-    def _problem(self, status: dict[str, Any]) -> str:
-        """Why tickets must not be sent to this engine, or nothing."""
-        if status["self_check"] != "ok":
-            return f"the plugin's self-check failed: {status['self_check']}"
-        if status["format"] != FORMAT_VERSION:
-            return f"the plugin speaks format {status['format']}, not {FORMAT_VERSION}"
-        if status["audience"] != self._audience.hex():
-            return "the engine is of another SCOPEKV_INSTANCE_GROUP"
-        if self._key_id.hex() not in status["keys"]:
-            return "the engine's SCOPEKV_TICKET_KEYS does not hold this gateway's key"
-        return ""
 
     def _see(self, instance: Instance, isolation: Isolation, reason: str) -> None:
         if isolation is not instance.isolation:
@@ -205,14 +265,47 @@ class Fleet:
                 isolation,
                 reason,
             )
+            if isolation is Isolation.WHOLE_PROMPT:  # nothing tells whether it was restarted
+                instance.lived = ""
+                self._forgotten(instance)
         if isolation is not Isolation.SCOPED:
             instance.epoch, instance.texts = "", None
         instance.isolation, instance.reason = isolation, reason
 
+    def _forgotten(self, instance: Instance) -> None:
+        for tell in self.on_forgotten:
+            tell(instance.address.name)
+
+    def _keep_watch(self, instance: Instance) -> None:
+        watch = asyncio.create_task(self._watch(instance))
+        self._watches[instance.address.name] = watch
+
     async def _watch(self, instance: Instance) -> None:
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
+        while not instance.removed:
+            await asyncio.sleep(POLL_SECONDS if instance.up else RETURN_SECONDS)
             try:
                 await self.look(instance)
             except Exception as error:  # noqa: BLE001 - the watch must outlive what it meets
                 self.lost(instance, f"unexpected {type(error).__name__}")
+
+    def _leave(self, instance: Instance) -> None:
+        instance.removed = True
+        name = instance.address.name
+        log.info("instance %s: removed, with %d requests under way", name, instance.in_flight)
+        watch = self._watches.pop(name, None)
+        if watch is not None:
+            watch.cancel()
+        self._forgotten(instance)
+        self._spawn(self._close_when_idle(instance))
+
+    async def _close_when_idle(self, instance: Instance) -> None:
+        try:
+            while instance.in_flight:  # noqa: ASYNC110 - a load is counted, not waited for
+                await asyncio.sleep(CLOSE_SECONDS)
+        finally:
+            await instance.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from scopekv.store.broker import KeyBroker
 __all__ = ["LEASES_PATH", "Leases"]
 
 BODY_BYTES_MAX = 16 << 10
+LEASE_THREADS = 2
 _HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 
 
@@ -40,6 +42,12 @@ class Leases:
 
     def __init__(self, broker: KeyBroker, secret: str) -> None:
         self._broker, self._bearer = broker, f"Bearer {secret}".encode("ascii")
+        # Its own: a root key out of reach must not take the threads that requests need.
+        self._threads = ThreadPoolExecutor(LEASE_THREADS, thread_name_prefix="scopekv-broker")
+
+    def close(self) -> None:
+        """Take no more calls; those under way end by their own time limits."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer one engine. The broker runs on a worker thread: registry and Vault may be far."""
@@ -53,7 +61,8 @@ class Leases:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise Misuse('the body is not {"ticket": "..."}') from None
         try:
-            leases = await asyncio.to_thread(self._broker.lease, ticket)
+            loop = asyncio.get_running_loop()
+            leases = await loop.run_in_executor(self._threads, self._broker.lease, ticket)
         except TicketInvalid as error:
             status, refusal = http_error(error, code=error.reason)
             reply.send(status, _HEADERS, msgspec.json.encode(refusal))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from scopekv.core.reasons import RouteReason
+
 _PURGE_SECONDS = (0.05, 0.25, 1, 5, 15, 60, 300, 3600)
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1, 5, 30)
 
@@ -27,6 +29,8 @@ class Metrics:
             "requests_counted", "Answered requests whose usage was read."
         )
         self._engine_errors = self._counter("engine_errors", "Failed calls to engines.", "kind")
+        routes = self._counter("routes", "Requests placed, by reason.", "reason")
+        self._routes = {reason: routes.labels(reason.value) for reason in RouteReason}
         self.own_seconds = Histogram(
             "scopekv_gateway_own_seconds",
             "Time from a request's last byte to its first byte to the engine.",
@@ -55,6 +59,10 @@ class Metrics:
 
     def engine_error(self, kind: str) -> None:
         self._engine_errors.labels(kind).inc()
+
+    def routed(self, reason: RouteReason) -> None:
+        """Count one choice of an instance. A request that is tried again is counted again."""
+        self._routes[reason].inc()
 
     def counted(self, input_tokens: int, cached_by_scope: Mapping[str, int]) -> None:
         """Count one answer's prompt: token hit rate is cached_tokens over input_tokens."""

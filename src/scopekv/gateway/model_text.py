@@ -55,33 +55,45 @@ class Texts:
     lock: threading.Lock
 
 
-async def model_text(answer: dict[str, Any], ask: Ask) -> tuple[Texts | None, str]:
+Built = Texts | str  # or why there is none
+
+
+async def built(answer: dict[str, Any]) -> Built:
+    """Read what the engine told of its text, or say why it cannot be read. Some seconds of work."""
+    try:
+        here = await asyncio.to_thread(_model_text, answer)
+        return Texts(here, await asyncio.to_thread(_model_text, answer), threading.Lock())
+    except Misuse as error:
+        return str(error)
+
+
+async def model_text(
+    answer: dict[str, Any], ask: Ask, made: Built | None
+) -> tuple[Texts | None, str]:
     """Return how to render and tokenise for this engine, and a note for the operator.
 
-    None where the engine must do it. Each probe is rendered here and by the engine (`/tokenize`);
-    a template that gives other tokens is not used.
+    `made`: `built(answer)`, which may be kept; each engine is proven anew. None where the engine
+    must do it. Each probe is rendered here and by the engine (`/tokenize`); a template that gives
+    other tokens is not used.
     """
-    if not answer["renderable"]:
+    if not answer["renderable"] or made is None:
         return None, "the engine renders prompts itself: whole prompts stay with their caller"
-    try:
-        text = await asyncio.to_thread(_model_text, answer)  # about a second of work
-        aside = await asyncio.to_thread(_model_text, answer)
-    except Misuse as error:
-        return None, str(error)
-    plain = [await _agrees(probe, text, ask, answer["models"][0]) for probe in _PROBES]
+    if isinstance(made, str):
+        return None, made
+    plain = [await _agrees(probe, made.here, ask, answer["models"][0]) for probe in _PROBES]
     if not all(plain[:2]):
-        return _texts(text, aside, template=False, tools=False), (
+        return _texts(made, template=False, tools=False), (
             "the chat template gives other tokens here than in the engine: "
             "chats stay with their caller"
         )
     if not plain[2]:
-        return _texts(text, aside, template=True, tools=False), (
+        return _texts(made, template=True, tools=False), (
             "chats with tools stay with their caller: their tokens differ from the engine's"
         )
-    return _texts(text, aside, template=True, tools=True), "tokens equal the engine's"
+    return _texts(made, template=True, tools=True), "tokens equal the engine's"
 
 
-def _texts(here: ModelText, aside: ModelText, *, template: bool, tools: bool) -> Texts:
+def _texts(made: Texts, *, template: bool, tools: bool) -> Texts:
     """Both, less what was found to differ from the engine."""
 
     def less(text: ModelText) -> ModelText:
@@ -91,7 +103,7 @@ def _texts(here: ModelText, aside: ModelText, *, template: bool, tools: bool) ->
             tool_template=text.tool_template if tools else None,
         )
 
-    return Texts(less(here), less(aside), threading.Lock())
+    return Texts(less(made.here), less(made.aside), made.lock)
 
 
 def _model_text(answer: dict[str, Any]) -> ModelText:

@@ -58,7 +58,7 @@ class Issuer:
         ends = [segment.end for segment in segments if segment.end is not None]
         digests = prefix_digests(tokens.packed, ends) if tokens is not None else []
         grants = tuple(
-            Grant(end, self._scope_id(segment.scope), epoch, digest)
+            Grant(end, self.scope_id(segment.scope), epoch, digest)
             for segment, epoch, end, digest in zip(
                 segments, epochs, (*ends, None), (*digests, b""), strict=True
             )
@@ -76,7 +76,8 @@ class Issuer:
         )
         return mint(ticket, self.sign)
 
-    def _scope_id(self, scope: Scope) -> ScopeId:
+    def scope_id(self, scope: Scope) -> ScopeId:
+        """The opaque name under which engines know a scope."""
         return ScopeId(self._opaque(scope, lambda: scope.id(self.secret)))
 
     def _opaque(self, key: object, make: Callable[[], Any]) -> Any:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import msgspec
 
 from scopekv.core.scopes import Principal
-from scopekv.errors import Misuse, PromptTooLong, Unavailable
+from scopekv.errors import Misuse, Overloaded, PromptTooLong, Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, read_body, sequences, stripped
-from scopekv.gateway.http.answer import UpstreamResponse
+from scopekv.gateway.errors_http import http_error
 from scopekv.gateway.http.client import Busy, NotSent
-from scopekv.gateway.http.messages import Headers, Request, end_to_end
+from scopekv.gateway.http.messages import Headers, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Fleet, Instance, Isolation
 from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.passing import CLAIMS, Passing, pass_error, to_pass
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.prompts import (
     Caller,
@@ -28,37 +31,17 @@ from scopekv.gateway.prompts import (
     completion_prompt,
     private_prompt,
 )
+from scopekv.gateway.routing import Asked, Route, Router, same_text
 from scopekv.gateway.scope_notes import ScopeNotes
-from scopekv.gateway.usage import (
-    Shares,
-    StreamTap,
-    hit_tokens,
-    read_usage,
-    take_report,
-    with_detail,
-)
+from scopekv.gateway.waiting import WaitingRoom
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 HEAD_SECONDS_MAX = 600.0
-ERROR_BYTES_MAX = 1 << 16
-ANSWER_BYTES_MAX = 64 << 20
 NOTED_MAX = 10_000
 LARGE_BYTES = 128 << 10
 TRIES_MAX = 16
 _JSON: Headers = [(b"content-type", b"application/json")]
-# Credentials, what narrows, and what would pick a request's name, rank or encoding in the engine.
-_STRIPPED_HEADERS = frozenset(
-    (
-        *(b"authorization", b"cookie", b"x-api-key", b"api-key", b"host", b"expect"),
-        *(b"accept-encoding", b"content-type", b"content-encoding", b"x-request-id"),
-        *(b"x-session-id", b"x-correlation-id", b"x-data-parallel-rank", b"x-vllm-priority"),
-        *(b"openai-organization", b"openai-project"),
-    )
-)
-# "endpoint-load-metrics-format" makes vLLM tell its load, which is all tenants' (L10).
-_STRIPPED_PREFIXES = (b"x-scopekv-", b"x-vllm-", b"endpoint-load-metrics")
-_CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name another tenant
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,6 +66,14 @@ class _Sending:
     secrets: tuple[bytes, ...]
 
 
+class _Sent(Enum):
+    """What became of a request on one instance."""
+
+    ANSWERED = "answered"
+    NOTHING = "nothing"  # the engine received nothing
+    DIED_WITH_IT = "died_with_it"
+
+
 class Relay:
     """Forwards completions. One upstream call per request; another only if none was received."""
 
@@ -92,51 +83,95 @@ class Relay:
         issuer: Issuer,
         notes: ScopeNotes,
         fleet: Fleet,
+        router: Router,
+        room: WaitingRoom,
         metrics: Metrics,
     ) -> None:
         self._access, self._issuer, self._notes = access, issuer, notes
-        self._fleet, self._metrics = fleet, metrics
+        self._fleet, self._router, self._room, self._metrics = fleet, router, room, metrics
         self._noted: dict[tuple[str, bytes], bytes] = {}
 
     async def serve(self, request: Request, reply: Reply) -> None:
-        """Answer `POST /v1/chat/completions` or `/v1/completions`.
+        """Answer `POST /v1/chat/completions` or `/v1/completions`; 429 where too many wait."""
+        try:
+            if not self._room.take():
+                principal = await self._access.principal(request)
+                await self._room.wait(principal.org)
+        except Overloaded as error:
+            status, body = http_error(error)
+            self._metrics.answered(request.path, status)
+            wait = (b"retry-after", b"%d" % error.retry_after_seconds)
+            reply.send(status, [*_JSON, wait], msgspec.json.encode(body))
+            return
+        try:
+            await self._serve(request, reply)
+        finally:
+            self._room.leave()
+
+    async def _serve(self, request: Request, reply: Reply) -> None:
+        """Place and forward it, on another instance if need be.
 
         Each try decides anew: while an engine was waited for, permissions may have changed (I14).
         """
         began = time.perf_counter()
         tried: list[Instance] = []
+        died = 0  # of those tried: had the request and ended
         for _ in range(TRIES_MAX):
             job = await self._job(request, began)
-            instance = self._fleet.choose(job.body["model"], tried)
-            instance.in_flight += 1  # at once: others choose while this one waits
+            reader = self._router.reader(job.body["model"], tried)
+            prompt = await self._prompt(job, reader)
+            epochs = await self._epochs(prompt)
+            route = self._router.route(_asked(job, prompt, epochs), tried)
             try:
-                prompt = await self._prompt(job, instance)
-                sending = await self._sending(job, instance, prompt)
+                instance = route.instance
+                if not same_text(reader, instance):
+                    prompt = await self._prompt(job, instance)
+                    epochs = await self._epochs(prompt)
+                sending = await self._sending(job, instance, prompt, epochs)
                 if sending is None:
                     continue
-                if await self._sent(job, instance, prompt, sending, reply):
+                sent = await self._sent(job, route, prompt, sending, reply, last=died > 0)
+                if sent is _Sent.ANSWERED:
                     return
+                died += sent is _Sent.DIED_WITH_IT
                 tried.append(instance)
             finally:
-                instance.in_flight -= 1
+                route.close()
         raise Unavailable("no engine could be reached, or permissions did not come to rest")
 
+    async def _epochs(self, prompt: Prompt) -> list[int]:
+        return [await self._access.epoch(segment.scope) for segment in prompt.segments]
+
     async def _sent(
-        self, job: _Job, instance: Instance, prompt: Prompt, sending: _Sending, reply: Reply
-    ) -> bool:
-        """Forward; False where the engine received nothing, so that another may be tried."""
+        self,
+        job: _Job,
+        route: Route,
+        prompt: Prompt,
+        sending: _Sending,
+        reply: Reply,
+        *,
+        last: bool,
+    ) -> _Sent:
+        """Forward, and tell whether another instance may be tried.
+
+        It may if the engine received nothing; or, once per request, if it ended before the first
+        byte of an answer, so that it cannot go on with it. Once: a request may be what ends them.
+        """
         try:
-            await self._forward(job, instance, prompt, sending, reply)
+            await self._forward(job, route, prompt, sending, reply)
         except NotSent as error:
             self._metrics.engine_error("not_sent")
             if not isinstance(error, Busy):
-                self._fleet.lost(instance, str(error))
-            return False
+                self._fleet.lost(route.instance, str(error))
+            return _Sent.NOTHING
         except Unavailable:
             self._metrics.engine_error("broke_off")
-            self._fleet.suspect(instance)
+            route.failed()
+            if not (reply.started or last) and await self._fleet.gone(route.instance):
+                return _Sent.DIED_WITH_IT
+            self._fleet.suspect(route.instance)
             raise
-        return True
+        return _Sent.ANSWERED
 
     async def _job(self, request: Request, began: float) -> _Job:
         principal = await self._access.principal(request)
@@ -145,12 +180,13 @@ class Relay:
         caller = await self._access.caller(principal, request, body)
         detail = request.header(b"x-scopekv-detail") == b"1"
         large = len(request.body) > LARGE_BYTES
-        headers = _to_pass(request)
+        headers = to_pass(request)
         return _Job(request.path, caller, body, sequences(body), detail, large, headers, began)
 
     async def _forward(
-        self, job: _Job, instance: Instance, prompt: Prompt, sending: _Sending, reply: Reply
+        self, job: _Job, route: Route, prompt: Prompt, sending: _Sending, reply: Reply
     ) -> None:
+        instance = route.instance
         self._metrics.own_seconds.observe(time.perf_counter() - job.began)
         answer = await instance.pool.request(
             "POST",
@@ -161,11 +197,15 @@ class Relay:
         )
         async with answer:
             if answer.status != 200:
-                await self._pass_error(answer, sending.secrets, reply)
-            elif job.body.get("stream"):
-                await self._pass_stream(answer, job, prompt, reply)
+                if answer.status >= 500:
+                    route.failed()
+                await pass_error(answer, sending.secrets, reply, self._metrics)
+                return
+            passing = Passing(job.path, job.body, job.detail, prompt, route, self._metrics)
+            if job.body.get("stream"):
+                await passing.stream(answer, reply)
             else:
-                await self._pass_whole(answer, job, prompt, reply)
+                await passing.whole(answer, reply)
 
     async def _prompt(self, job: _Job, instance: Instance) -> Prompt:
         """Render and tokenise for this instance. Raises `Misuse` or `PromptTooLong`."""
@@ -195,12 +235,13 @@ class Relay:
             )
         return prompt
 
-    async def _sending(self, job: _Job, instance: Instance, prompt: Prompt) -> _Sending | None:
+    async def _sending(
+        self, job: _Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]
+    ) -> _Sending | None:
         """What to send; None where the registry changed since the job was read.
 
         An epoch of now with a membership of before would open what was just closed.
         """
-        epochs = [await self._access.epoch(segment.scope) for segment in prompt.segments]
         waited = job.large
         scoped = instance.isolation is Isolation.SCOPED
         if scoped and not self._notes.known(prompt.segments, epochs):
@@ -223,54 +264,9 @@ class Relay:
         data = engine_body(stripped(job.body), salt=salt, ticket=ticket, tokens=prompt.tokens)
         return _Sending(data, (salt.encode(), *((ticket[-86:].encode(),) if ticket else ())))
 
-    async def _pass_whole(
-        self, answer: UpstreamResponse, job: _Job, prompt: Prompt, reply: Reply
-    ) -> None:
-        content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
-        usage = read_usage(content)
-        if usage is not None:
-            self._metrics.counted(usage.prompt_tokens, hit_tokens(usage, prompt.segments))
-            if job.detail:
-                content = with_detail(content, usage, Shares(prompt.segments), report)
-        self._metrics.answered(job.path, 200)
-        reply.send(200, _passed(answer.headers), content)
-
-    async def _pass_stream(
-        self, answer: UpstreamResponse, job: _Job, prompt: Prompt, reply: Reply
-    ) -> None:
-        options = job.body.get("stream_options") or {}
-        shares = Shares(prompt.segments) if job.detail else None
-        tap = StreamTap(asked=options.get("include_usage") is True, shares=shares)
-        # What has come goes on in one write: each wakes the client, and costs more than parsing.
-        await reply.start(200, _passed(answer.headers), tap.feed(answer.take()))
-        last = b""
-        async for chunk in answer.stream():
-            passed = tap.feed(chunk)
-            if answer.ended:
-                last = passed
-            elif passed:
-                await reply.write(passed)
-        await reply.finish(last + tap.rest())
-        self._metrics.answered(job.path, 200)
-        if tap.usage is not None:
-            self._metrics.counted(tap.usage.prompt_tokens, hit_tokens(tap.usage, prompt.segments))
-
-    async def _pass_error(
-        self, answer: UpstreamResponse, secrets: tuple[bytes, ...], reply: Reply
-    ) -> None:
-        """Pass the engine's own words on, unless they repeat what a client must not see."""
-        content = await answer.read(ERROR_BYTES_MAX)
-        if answer.status in (401, 403):
-            raise Unavailable("the engine refused this gateway's own key")
-        if any(secret in content for secret in secrets) or not _is_error(content):
-            raise Misuse("the engine did not accept this request; check its fields and their types")
-        self._metrics.answered("engine_error", answer.status)
-        wait = answer.header(b"retry-after")
-        reply.send(answer.status, [*_JSON, *([(b"retry-after", wait)] if wait else [])], content)
-
     async def _note_claims(self, principal: Principal, request: Request) -> None:
         """A request that names another tenant than its credential: the credential wins (I8)."""
-        for name in _CLAIMS:
+        for name in CLAIMS:
             claimed = request.header(name)
             if claimed is None or claimed.decode("latin-1") == principal.org:
                 continue
@@ -283,6 +279,20 @@ class Relay:
                 )
 
 
+def _asked(job: _Job, prompt: Prompt, epochs: Sequence[int]) -> Asked:
+    text = b""
+    if prompt.tokens is None:  # JSON of a list begins alike where the lists do
+        text = msgspec.json.encode(job.body["messages" if job.path == CHAT else "prompt"])
+    return Asked(
+        job.body["model"],
+        prompt.segments,
+        tuple(epochs),
+        prompt.tokens,
+        text,
+        streams=job.body.get("stream") is True,
+    )
+
+
 def _completion(body: dict[str, Any], caller: Caller, model: ModelText) -> Prompt:
     """Text is segmented; lists (token ids, several prompts) stay with their caller."""
     prompt = body["prompt"]
@@ -292,24 +302,3 @@ def _completion(body: dict[str, Any], caller: Caller, model: ModelText) -> Promp
     if isinstance(prompt, str) and plain:
         return completion_prompt(prompt, caller, model)
     return private_prompt(caller)
-
-
-def _to_pass(request: Request) -> Headers:
-    return [
-        (name, value)
-        for name, value in end_to_end(request.headers)
-        if name not in _STRIPPED_HEADERS and not name.startswith(_STRIPPED_PREFIXES)
-    ]
-
-
-def _passed(headers: Headers) -> Headers:
-    hidden = (b"server", b"date", b"endpoint-load-metrics")
-    return [(k, v) for k, v in end_to_end(headers) if k not in hidden]
-
-
-def _is_error(content: bytes) -> bool:
-    try:
-        decoded = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return isinstance(decoded, dict) and "error" in decoded

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from scopekv.errors import ScopeKVError
 from scopekv.gateway.instances import Fleet, Instance, Isolation
@@ -25,8 +25,15 @@ class Expirer:
     """Asks every instance with the plugin to expire, round by round. Use: `start`, `stop`."""
 
     def __init__(
-        self, fleet: Fleet, broker: KeyBroker, *, clock: Callable[[], float] = time.time
+        self,
+        fleet: Fleet,
+        broker: KeyBroker,
+        unpinned: Callable[[Instance, Sequence[str]], None],
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`unpinned` hears which pins an instance gave back because their blocks' time was over."""
+        self._unpinned = unpinned
         self._fleet, self._broker, self._clock = fleet, broker, clock
         self._trouble: dict[str, str] = {}  # by instance: logged once a change, not every round
         self._task: asyncio.Task[None] | None = None
@@ -67,7 +74,9 @@ class Expirer:
     async def _ask(self, instance: Instance) -> None:
         trouble = ""
         try:
-            await instance.ask("POST", "/v1/scopekv/expire", {}, seconds=CALL_SECONDS)
+            told = await instance.ask("POST", "/v1/scopekv/expire", {}, seconds=CALL_SECONDS)
+            if isinstance(told, dict) and told.get("unpinned"):
+                self._unpinned(instance, told["unpinned"])
         except ScopeKVError as error:
             trouble = str(error)
         if trouble and trouble != self._trouble.get(instance.address.name):

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -31,7 +32,7 @@ LOOK_SECONDS = 0.25
 READ_SECONDS = 10.0  # also without a change: another gateway, or an operator, may have ended one
 CALL_SECONDS = 5.0
 CALL_SECONDS_MAX = 20.0  # once one timed out: a busy engine answers between two of its steps
-LINKS_PER_CALL = 20_000
+LINKS_PER_CALL = 2_000  # a call holds the engine between two of its steps
 PAUSE_SECONDS = 0.05
 QUICK_SECONDS = 30.0  # how long pauses stay below a second
 QUICK_PAUSE_SECONDS = 1.0
@@ -88,7 +89,7 @@ class Revoker:
         self._metrics, self._clock = metrics, clock
         self.call_seconds = CALL_SECONDS
         self._open: dict[str, _Open] = {}
-        self._turns = {instance.address.name: asyncio.Lock() for instance in fleet.instances}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by instance
         self._away: dict[str, _Away] = {}
         self._reading = asyncio.Lock()
         self._epochs = -1

@@ -1,4 +1,7 @@
-"""Every scope that goes into a ticket has a key in the registry first (L5).
+"""Every scope that goes into a ticket has a row and a key in the registry first (L5).
+
+While the root key is out of reach it has a row alone: nothing of it is sealed, but a revocation
+finds its scope and epoch, and so reaches what engines keep of it (L6). The key comes later.
 
 The first request of a scope pays one write to the registry, together with all others that wait for
 one; later requests a look-up in memory, until a quarter of its retention time is over.

@@ -11,10 +11,33 @@ import msgspec
 from scopekv.compose import VaultSettings
 from scopekv.core.scopes import ScopeKind
 from scopekv.errors import ConfigError
+from scopekv.gateway.discovery import Source
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.store.scope_keys import Retention
 
 DEFAULT_PORT = 8080
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSettings:
+    """Limits on what is at the engines. Beyond them requests wait, then get 429.
+
+    `in_flight_max`: requests at one instance, from this gateway. `waiting_max`: requests that wait
+    for a place, over all organisations. `resolve_seconds`: how often names are resolved anew.
+    """
+
+    in_flight_max: int = 512
+    waiting_max: int = 512
+    wait_seconds_max: float = 30.0
+    resolve_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.in_flight_max <= 100_000 or not 0 <= self.waiting_max <= 1_000_000:
+            raise ConfigError("[routing] in_flight_max is from 1, waiting_max from 0")
+        if not 0 <= self.wait_seconds_max <= 3600:
+            raise ConfigError("[routing] wait_seconds_max takes 0 to 3600")
+        if not 0.1 <= self.resolve_seconds <= 3600:
+            raise ConfigError("[routing] resolve_seconds takes 0.1 to 3600")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +58,8 @@ class GatewaySettings:
     stop_seconds_max: float = 10.0
     retention: Retention = field(default_factory=Retention)
     vault: VaultSettings | None = None
+    routing: RoutingSettings = field(default_factory=RoutingSettings)
+    sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -47,18 +72,28 @@ class GatewaySettings:
             raise ConfigError(f"body_bytes_max is {self.body_bytes_max}; it takes 1 KiB to 1 GiB")
         if not 0 <= self.stop_seconds_max <= 3600:
             raise ConfigError(f"stop_seconds_max is {self.stop_seconds_max}; it takes 0 to 3600")
-        for instance in self.instances:
+        named: list[InstanceAddress | Source] = [*self.instances, *self.sources]
+        for instance in named:
             if not instance.api_key.isascii() or not instance.api_key.isprintable():
                 raise ConfigError(f"the api_key of instance {instance.name} is not printable ASCII")
-        names = [instance.name for instance in self.instances]
+        names = [instance.name for instance in named]
         if len(set(names)) != len(names):
             raise ConfigError(f"two instances share a name: {', '.join(sorted(names))}")
 
 
 class _Instance(msgspec.Struct, forbid_unknown_fields=True):
     name: str
-    url: str
+    url: str = ""
     api_key: str = ""
+    dns: str = ""
+    kubernetes: str = ""
+
+
+class _Routing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    in_flight_max: int = RoutingSettings().in_flight_max
+    waiting_max: int = RoutingSettings().waiting_max
+    wait_seconds_max: float = RoutingSettings().wait_seconds_max
+    resolve_seconds: float = RoutingSettings().resolve_seconds
 
 
 class _Vault(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,6 +117,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     stop_seconds_max: float = 10.0
     retention: dict[ScopeKind, int] = {}
     vault: _Vault | None = None
+    routing: _Routing = _Routing()
 
 
 def read_settings(path: Path) -> GatewaySettings:
@@ -94,12 +130,28 @@ def read_settings(path: Path) -> GatewaySettings:
         raise ConfigError(f"{path}: {error}. `scopekv gateway --help` shows one.") from error
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
-    instances = tuple(InstanceAddress(i.name, i.url, i.api_key) for i in content.instances)
-    built = ("instances", "retention", "vault")
+    instances, sources = _instances(content.instances)
+    built = ("instances", "retention", "vault", "routing")
     rest = {name: getattr(content, name) for name in _File.__struct_fields__ if name not in built}
     retention = Retention(**{kind.value: seconds for kind, seconds in content.retention.items()})
     vault = _vault(content.vault, path.parent)
-    return GatewaySettings(instances, **rest, retention=retention, vault=vault)
+    routing = RoutingSettings(**msgspec.structs.asdict(content.routing))
+    return GatewaySettings(
+        instances, **rest, retention=retention, vault=vault, routing=routing, sources=sources
+    )
+
+
+def _instances(
+    given: list[_Instance],
+) -> tuple[tuple[InstanceAddress, ...], tuple[Source, ...]]:
+    """Those with a URL of their own, and those to be resolved."""
+    for one in given:
+        if sum(map(bool, (one.url, one.dns, one.kubernetes))) != 1:
+            raise ConfigError(f"instances {one.name}: set one of url, dns, kubernetes")
+    return (
+        tuple(InstanceAddress(i.name, i.url, i.api_key) for i in given if i.url),
+        tuple(Source(i.name, i.dns, i.kubernetes, i.api_key) for i in given if not i.url),
+    )
 
 
 def _vault(content: _Vault | None, folder: Path) -> VaultSettings | None:

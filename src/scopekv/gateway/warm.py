@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,9 @@ from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.instances import Fleet, Instance, Isolation
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.prompts import Caller, Prompt, chat_prompt, completion_prompt
+from scopekv.gateway.routing import outcome_of
 from scopekv.gateway.scope_notes import ScopeNotes
+from scopekv.gateway.usage import read_usage
 from scopekv.ports import PublishedDocument
 
 LOOK_SECONDS = 1.0
@@ -75,6 +77,12 @@ class Warmer:
     def progress(self, instance: Instance) -> dict[str, int]:
         """How many places are pinned whole on an instance now."""
         return {"pinned": sum(self._held.get(instance.epoch, {}).values())}
+
+    def unpinned(self, instance: Instance, labels: Sequence[str]) -> None:
+        """Pin these anew at the next look: their blocks were kept as long as they may be."""
+        for label in labels:
+            self._held.get(instance.epoch, {}).pop(label, None)
+            self._tried.pop((instance.epoch, label), None)
 
     async def _run(self) -> None:
         while True:
@@ -157,8 +165,7 @@ class Warmer:
             ticket=self._ticket(instance, place),
             tokens=tokens,
         )
-        computed = await self._tell(instance, "/v1/completions", msgspec.Raw(body))
-        if computed is None:
+        if not await self._compute(instance, body, len(tokens)):
             return None
         pin = {
             "label": place.label,
@@ -174,6 +181,25 @@ class Warmer:
                 pinned["missing"],
             )
         return pinned
+
+    async def _compute(self, instance: Instance, body: bytes, tokens: int) -> bool:
+        """One request, in the instance's load as any other; how long it takes teaches its speed."""
+        load, loop = instance.load, asyncio.get_running_loop()
+        one = load.place(
+            loop.time(),
+            total_tokens=tokens,
+            cached_tokens=0,
+            prefill_seconds=load.curve().seconds(0, tokens),
+            streams=False,
+        )
+        outcome = None
+        try:
+            answer = await self._tell(instance, "/v1/completions", msgspec.Raw(body))
+            if answer is not None:
+                outcome = outcome_of(read_usage(msgspec.json.encode(answer)))
+        finally:
+            load.done(one, loop.time(), outcome)
+        return answer is not None
 
     async def _tell(self, instance: Instance, path: str, body: object) -> dict[str, Any] | None:
         """Call the engine; None where it could not."""

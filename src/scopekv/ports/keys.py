@@ -56,7 +56,9 @@ class ScopeKeyRecord:
 
     `owner` is the scope whose epoch counts, `account` the opaque id (16 bytes) of the organisation
     whose share of a tier its blocks fill; a deployment's own documents have 16 zero bytes.
-    `root_version` names the root key that wrapped it. `noted_at`: Unix seconds of the last use.
+    `root_version` names the root key that wrapped it. Both it and `wrapped` are empty while the
+    root key is out of reach: no lease is made of that, but a revocation knows the scope and epoch.
+    `noted_at`: Unix seconds of the last use.
     """
 
     scope: ScopeId
@@ -75,7 +77,8 @@ class ScopeKeys(Protocol):
     def note(self, record: ScopeKeyRecord) -> bool:
         """Keep the record if there is none, else refresh `noted_at`.
 
-        False, and nothing kept, where the owner's epoch is not `record.epoch` any more.
+        The key that is kept is the first that is not empty. False, and nothing kept, where the
+        owner's epoch is not `record.epoch` any more.
         """
         ...
 
@@ -101,11 +104,11 @@ class ScopeKeys(Protocol):
         ...
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """How many records there are of each kind and root version."""
+        """How many wrapped keys there are of each kind and root version."""
         ...
 
     def wrapped_by_others(self, root_version: str, limit: int) -> Sequence[ScopeKeyRecord]:
-        """Records that another root version wrapped: what is left to rewrap."""
+        """Records that another root version wrapped: what is left to rewrap. No empty ones."""
         ...
 
     def rewrap(self, scope: ScopeId, epoch: int, wrapped: bytes, root_version: str) -> None: ...

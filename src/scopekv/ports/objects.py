@@ -5,18 +5,20 @@ Adapters: a local directory, Valkey, S3. Contract: tests/contracts/test_object_s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+Wanted: TypeAlias = Callable[[str], bool]  # whether a folder is meant
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectKey:
     """Where an object lies: the folder of its scope chain, and its keyed name in there.
 
-    Both are made by `core.chains` and `core.sealing`: lower-case letters, digits and `-`.
+    Both are made by `core.chains` and `core.sealing`: lower-case letters, digits and `-`, at most
+    211 and 43 of them. Every call raises `Misuse` for another name before it reaches the store.
     """
 
     chain: str
@@ -35,8 +37,9 @@ class ObjectStat:
 class ObjectStore(Protocol):
     """Keeps objects. Thread-safe, blocking, and bounded in time: no call waits for ever.
 
-    Every call may raise `Unavailable` (out of reach, full, read-only), and nothing else. An object
-    becomes visible whole or not at all, whatever dies in the middle.
+    Every call may raise `Unavailable` (out of reach, full, read-only), and nothing else but
+    `Misuse` for a name that is none of ours. An object becomes visible whole or not at all,
+    whatever dies in the middle.
     """
 
     @property
@@ -60,21 +63,34 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, keys: Sequence[ObjectKey]) -> int:
-        """Delete these; return how many were there. Absent ones are no error."""
+        """Delete these, and what is quarantined under their names; absent ones are no error.
+
+        Returns how many were there, the quarantined not counted.
+        """
         ...
 
     def chains(self) -> Iterator[str]:
         """The folders there are, in any order. An empty one may show."""
         ...
 
-    def objects(self, chain: str | None = None) -> Iterator[ObjectStat]:
-        """What is stored, or what is stored in one folder, in any order."""
+    def objects(self, chain: str | Wanted | None = None) -> Iterator[ObjectStat]:
+        """What is stored, or what is stored in one folder or in those wanted, in any order.
+
+        One walk, however many folders are wanted.
+        """
         ...
 
     def quarantine(self, key: ObjectKey) -> None:
-        """Take a corrupt object out of sight. What is kept of it, and how long, is the adapter's.
+        """Take a corrupt object out of sight; whether anything of it is kept is the adapter's.
 
         An absent one is no error.
+        """
+        ...
+
+    def quarantined(self) -> Iterator[ObjectStat]:
+        """What is kept of corrupt objects, under the names they had, in any order.
+
+        Purges and retention reach it: `delete` takes it away.
         """
         ...
 

@@ -26,7 +26,8 @@ class ReceiptLine:
 class Receipt:
     """The record of one revocation: who, what, and how far it has come.
 
-    `tags`: hex names of the (scope, epoch) pairs that must go (`core.chains.tag`). `state`:
+    `tags`: the (scope, epoch) pairs that must go, `<scope id in hex>:<epoch>`, or for an owning
+    scope `owner/<kind>/<uids>:<epoch>` (`core.receipts.name_pair`, `name_owner`). `state`:
     `pending`, `done` or `incomplete`. `finished_at` is None until it is done.
     """
 

@@ -29,6 +29,7 @@ from scopekv.simulate.tiers import SimulatedTiers
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _JSON = [(b"content-type", b"application/json")]
+_PACKED = [(b"content-type", b"application/octet-stream")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
@@ -48,18 +49,21 @@ class SimulatedEngine:
         block_size: int = 32,
         blocks_max: int = 4096,
         tiers: SimulatedTiers | None = None,
+        events_endpoint: str | None = None,
     ) -> None:
         self.model, self.api_key = model, api_key
         self.cache = PrefixCache(block_size=block_size, blocks_max=blocks_max)
         self.behaviour, self.seen = Behaviour(), Seen()
         self.plugin: SimulatedPlugin | None = None
         self.tiers = tiers
+        self.events_endpoint = events_endpoint
         if keys_path is not None:
             namespace = _namespace(model, block_size)
             keys = KeyFile(keys_path)
             self.plugin = SimulatedPlugin(self.cache, keys, namespace, instance_group)
         self._server: Server | None = None
         self._port = 0
+        self._turn = asyncio.Lock()
 
     @property
     def url(self) -> str:
@@ -69,13 +73,27 @@ class SimulatedEngine:
         """Listen: on any free port at first, on the same one after a `stop`."""
         self._server = Server(self._serve, error_map=_failure)
         self._port = await self._server.start("127.0.0.1", self._port)
+        if self.plugin is not None and self.events_endpoint is not None:
+            self.plugin.bus.listen(self.events_endpoint)
         return self
 
     async def stop(self) -> None:
-        """Cut every connection, as a killed process does."""
-        server, self._server = self._server, None
+        """Cut every connection, and tell those that wait."""
+        server = self._silenced()
         if server is not None:
             await server.close(grace_seconds=0)
+
+    def kill(self) -> None:
+        """End as by kill -9: nobody is answered, and nothing goes on."""
+        server = self._silenced()
+        if server is not None:
+            server.abort()
+
+    def _silenced(self) -> Server | None:
+        server, self._server = self._server, None
+        if self.plugin is not None:
+            self.plugin.bus.close()
+        return server
 
     async def restart(self) -> None:
         """Stop, forget everything that was in memory, start again."""
@@ -106,6 +124,10 @@ class SimulatedEngine:
             answer = await self._purge(self.plugin, _object(request.body)["scopes"])
             reply.send(200, _JSON, msgspec.json.encode(answer))
             return
+        if request.path == "/v1/scopekv/snapshot" and self.plugin is not None:
+            packed = self.plugin.snapshot(blocks="blocks=false" not in request.query)
+            reply.send(200, _PACKED, packed)
+            return
         answer = self._answer_plain(request)
         reply.send(200, _JSON, msgspec.json.encode(answer))
 
@@ -132,6 +154,8 @@ class SimulatedEngine:
             return self.model.describe() | ({"chat_template": shown} if shown else {})
         if path == "/v1/scopekv/pin":
             return self.plugin.pin(body["label"], body["ticket"], body["token_ids"])
+        if path == "/v1/scopekv/hashes":
+            return self.plugin.hashes_of(body["ticket"], body["token_ids"])
         if path == "/v1/scopekv/unpin":
             return self.plugin.unpin(body["label"])
         if path == "/v1/scopekv/expire":
@@ -165,7 +189,7 @@ class SimulatedEngine:
             if self.behaviour.refuses:
                 self._refuse(body, reply)
                 return
-            answer = await self._prefill(request.path, body)
+            answer = await self._prefill_in_turn(request.path, body)
             if body.get("stream"):
                 await self._stream(answer, reply)
             else:
@@ -180,6 +204,17 @@ class SimulatedEngine:
         words = f"refused: {body}" if self.behaviour.echoes_body else "refused, as told"
         error = {"message": words, "type": "BadRequestError", "param": None, "code": 400}
         reply.send(self.behaviour.refuses, _JSON, msgspec.json.encode({"error": error}))
+
+    async def _prefill_in_turn(self, path: str, body: dict[str, Any]) -> Answer:
+        """One after the other, each as long as what it computes takes."""
+        if not self.behaviour.token_seconds:
+            return await self._prefill(path, body)
+        async with self._turn:
+            answer = await self._prefill(path, body)
+            usage = answer.usage()
+            computed = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+            await asyncio.sleep(computed * self.behaviour.token_seconds)
+            return answer
 
     async def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
         if body.get("model") != self.model.name:
@@ -226,6 +261,8 @@ class SimulatedEngine:
 
     def _read(self, ids: list[int], hashes: list[BlockHash]) -> Prefill:
         prefill = self.cache.prefill(ids, hashes)
+        if self.plugin is not None:
+            self.plugin.bus.flush()
         self._note_reads(hashes[: prefill.cached_tokens // self.cache.block_size])
         return prefill
 
@@ -235,7 +272,7 @@ class SimulatedEngine:
 
     def _hashes(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Any:
         if self.plugin is None or not self.plugin.works:
-            return self.cache.hashes(ids, lambda start, _: () if start else (f"salt {salt}",))
+            return self.cache.hashes(ids, lambda start, _: () if start else (("cache_salt", salt),))
         verdict = self.plugin.verdict(parameters.get("scopekv"), ids)
         return self.plugin.hashes(verdict, ids, salt)
 
@@ -275,7 +312,7 @@ def _namespace(model: SimulatedModel, block_size: int) -> Namespace:
         kv_dtype="auto",
         block_size=block_size,
         layout="simulated",
-        hash_algorithm="sha256",
+        hash_algorithm="sha256_cbor",
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scopekv.errors import Unavailable
 from scopekv.ports import ObjectKey, ObjectStat
-from scopekv.ports.objects import Bytes
+from scopekv.ports.objects import Bytes, Wanted
 
-_READS = ("get", "present", "chains", "objects")
+_READS = ("get", "present", "chains", "objects", "quarantined")
 _WRITES = ("put", "delete", "quarantine")
 
 
@@ -50,7 +50,7 @@ class SimulatedObjectStore:
         self._sleep = sleep
         self._lock: threading.Lock = beside._lock if beside else threading.Lock()
         self.stored: dict[ObjectKey, tuple[bytes, float]] = beside.stored if beside else {}
-        self.quarantined: dict[ObjectKey, bytes] = beside.quarantined if beside else {}
+        self.kept_aside: dict[ObjectKey, tuple[bytes, float]] = beside.kept_aside if beside else {}
         self._flowing = {name: threading.Event() for name in (*_READS, *_WRITES)}
         self.waiting = 0  # calls that hang now
         for event in self._flowing.values():
@@ -104,6 +104,8 @@ class SimulatedObjectStore:
     def delete(self, keys: Sequence[ObjectKey]) -> int:
         self._call("write", "delete", tuple(keys))
         with self._lock:
+            for key in keys:
+                self.kept_aside.pop(key, None)
             return sum(self.stored.pop(key, None) is not None for key in keys)
 
     def chains(self) -> Iterator[str]:
@@ -111,22 +113,25 @@ class SimulatedObjectStore:
         with self._lock:
             return iter({key.chain for key in self.stored})
 
-    def objects(self, chain: str | None = None) -> Iterator[ObjectStat]:
+    def objects(self, chain: str | Wanted | None = None) -> Iterator[ObjectStat]:
         self._call("read", "objects", ())
         with self._lock:
-            found = [
-                ObjectStat(key, len(content), stored_at)
-                for key, (content, stored_at) in self.stored.items()
-                if chain is None or key.chain == chain
-            ]
-        return iter(found)
+            found = _stats(self.stored)
+        if isinstance(chain, str):
+            return (stat for stat in found if stat.key.chain == chain)
+        return (stat for stat in found if chain is None or chain(stat.key.chain))
 
     def quarantine(self, key: ObjectKey) -> None:
         self._call("write", "quarantine", (key,))
         with self._lock:
             found = self.stored.pop(key, None)
             if found is not None:
-                self.quarantined[key] = found[0]
+                self.kept_aside[key] = found
+
+    def quarantined(self) -> Iterator[ObjectStat]:
+        self._call("read", "quarantined", ())
+        with self._lock:
+            return iter(_stats(self.kept_aside))
 
     def close(self) -> None:
         self._closed = True
@@ -158,3 +163,9 @@ class SimulatedObjectStore:
         failing = conduct.fail_reads if direction == "read" else conduct.fail_writes
         if failing or self._closed:
             raise Unavailable("the simulated store is out of reach")
+
+
+def _stats(objects: Mapping[ObjectKey, tuple[bytes, float]]) -> list[ObjectStat]:
+    return [
+        ObjectStat(key, len(content), stored_at) for key, (content, stored_at) in objects.items()
+    ]

@@ -14,11 +14,13 @@ from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.blocks import FORMAT_VERSION, Namespace
 from scopekv.core.chains import Link, Tag, tag
 from scopekv.core.enforcement import Gate, Verdict, judge
+from scopekv.core.events import Medium
 from scopekv.core.fences import Fences
 from scopekv.core.replay import UseLedger
 from scopekv.core.scopes import ScopeId
 from scopekv.core.tickets import Grant, audience_id
 from scopekv.engines.vllm.ledger import BlockLedger
+from scopekv.simulate.events import EventBus
 from scopekv.simulate.prefix_cache import BlockHash, PrefixCache
 
 PINNED_SHARE_MAX = 0.5
@@ -37,12 +39,15 @@ class SimulatedPlugin:
     counts: Counter[str] = field(default_factory=Counter)
     fences: Fences = field(default_factory=Fences)
     blocks: BlockLedger = field(init=False)
+    bus: EventBus = field(init=False)
     _ledger: UseLedger = field(default_factory=UseLedger)
     _instance: str = field(default_factory=lambda: secrets.token_hex(8))
     _pinned: dict[str, list[BlockHash]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.blocks = BlockLedger(self.cache.block_size, time.monotonic)
+        self.bus = EventBus(time.time)
+        self.bus.watch(self.cache, Medium.ENGINE)
 
     @property
     def works(self) -> bool:
@@ -72,9 +77,9 @@ class SimulatedPlugin:
     def hashes(self, verdict: Verdict, token_ids: Sequence[int], salt: str) -> list[BlockHash]:
         """Block hashes with the verdict's tags; the salt counts where no ticket holds."""
 
-        def extra_keys(start: int, end: int) -> tuple[str, ...]:
-            tag = verdict.tags.tag(start, end)
-            return (tag,) if verdict.ticket is not None or start else (f"salt {salt}", tag)
+        def extra_keys(start: int, end: int) -> tuple[tuple[str, str], ...]:
+            tag = ("scopekv", verdict.tags.tag(start, end))
+            return (tag,) if verdict.ticket is not None or start else (("cache_salt", salt), tag)
 
         made = self.cache.hashes(token_ids, extra_keys)
         if verdict.ticket is not None:
@@ -93,9 +98,7 @@ class SimulatedPlugin:
     def fence(self, pairs: Sequence[Sequence[Any]]) -> frozenset[Tag]:
         """Let these (scope id hex, epoch) count no more; return their tags."""
         links = [Link(ScopeId(bytes.fromhex(scope)), epoch) for scope, epoch in pairs]
-        now = time.monotonic_ns() // 1_000_000
-        for link in links:
-            self.fences.raise_to(link.scope, link.epoch + 1, now)
+        self.fences.raise_above(links, time.monotonic_ns() // 1_000_000)
         return frozenset(tag(link) for link in links)
 
     def purge(self, tags: frozenset[Tag]) -> int:
@@ -118,11 +121,29 @@ class SimulatedPlugin:
             "model": self.namespace.model,
             "block_size": self.namespace.block_size,
             "hash_algorithm": self.namespace.hash_algorithm,
+            "hashing": {
+                "algorithm": self.namespace.hash_algorithm,
+                "root": self.cache.root.hex(),
+                "block_size": self.cache.block_size,
+            },
+            "events": self.bus.endpoint,
             "without_ticket": "isolate",
             "tickets": dict(self.counts),
             "blocks": self.cache.blocks_max,
             "pinned": {label: len(blocks) for label, blocks in self._pinned.items()},
         }
+
+    def snapshot(self, *, blocks: bool) -> bytes:
+        """As `GET /v1/scopekv/snapshot`."""
+        return self.bus.snapshot(self._instance, blocks=blocks)
+
+    def hashes_of(self, ticket: str, token_ids: list[int]) -> dict[str, Any]:
+        """As `POST /v1/scopekv/hashes`."""
+        verdict = self.verdict(ticket, token_ids)
+        made = self.cache.hashes(
+            token_ids, lambda start, end: (("scopekv", verdict.tags.tag(start, end)),)
+        )
+        return {"hashes": [one.hex() for one in made], "reason": str(verdict.reason)}
 
     def pin(self, label: str, ticket: str, token_ids: list[int]) -> dict[str, Any]:
         """Hold the cached blocks wholly under the ticket's closed grants; see `EngineSide.pin`."""
@@ -149,6 +170,7 @@ class SimulatedPlugin:
     def restart(self) -> None:
         """A new life of the engine: new instance name, nothing held, no use remembered."""
         self._instance = secrets.token_hex(8)
+        self.bus.restart()
         self._pinned.clear()
         self._ledger = UseLedger()
         self.fences = Fences()

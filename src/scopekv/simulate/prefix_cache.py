@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NewType
 
+from scopekv.core.block_hashes import ChainHasher, root_of
 from scopekv.core.encoding import encode, encode_tokens
 from scopekv.errors import Misuse
 
 BlockHash = NewType("BlockHash", bytes)  # 32 bytes
 Content = NewType("Content", bytes)  # 32 bytes
-ExtraKeys = Callable[[int, int], tuple[str, ...]]  # of the block of tokens [start, end)
+ExtraKeys = Callable[[int, int], tuple[tuple[str, str], ...]]  # of the block of tokens [start, end)
+Told = Callable[[BlockHash, bool], None]  # a block came (True) or left
 
-NO_PARENT = BlockHash(b"")
 NOTHING = Content(b"")
 
 
@@ -41,19 +42,19 @@ class PrefixCache:
         self.block_size, self.blocks_max = block_size, blocks_max
         self._blocks: OrderedDict[BlockHash, Content] = OrderedDict()
         self._pins: Counter[BlockHash] = Counter()
+        self._hasher, self.root = ChainHasher(), root_of()
+        self.told: Told | None = None  # as vLLM's events: not of `clear`
 
     def __len__(self) -> int:
         return len(self._blocks)
 
     def hashes(self, token_ids: Sequence[int], extra_keys: ExtraKeys) -> list[BlockHash]:
-        """The hashes of the whole blocks of `token_ids`, each over parent, ids and extra keys."""
-        parent, found = NO_PARENT, []
+        """The hashes of the whole blocks of `token_ids`, exactly as vLLM makes them."""
+        parent, found = self.root, []
         for start in range(0, len(token_ids) - self.block_size + 1, self.block_size):
             end = start + self.block_size
-            ids = encode_tokens(token_ids[start:end])
-            message = encode("scopekv/simulated block/1", parent, ids, extra_keys(start, end))
-            parent = BlockHash(hashlib.sha256(message).digest())
-            found.append(parent)
+            parent = self._hasher.block(parent, token_ids[start:end], extra_keys(start, end))
+            found.append(BlockHash(parent))
         return found
 
     def prefill(self, token_ids: Sequence[int], hashes: Sequence[BlockHash]) -> Prefill:
@@ -103,7 +104,11 @@ class PrefixCache:
 
     def remove(self, hashes: Sequence[BlockHash]) -> int:
         """Forget these blocks, pinned ones too; return how many were here."""
-        return sum(self._blocks.pop(block_hash, None) is not None for block_hash in hashes)
+        return sum(self._drop(block_hash) for block_hash in hashes)
+
+    def all(self) -> list[BlockHash]:
+        """Every block that is here, the least recently used first."""
+        return list(self._blocks)
 
     def clear(self) -> None:
         """Forget every block and pin, as a restart does."""
@@ -115,9 +120,19 @@ class PrefixCache:
             oldest = next((name for name in self._blocks if name not in self._pins), None)
             if oldest is None:
                 return  # everything is pinned: computed, not kept
-            del self._blocks[oldest]
+            self._drop(oldest)
+        if self.told is not None and block_hash not in self._blocks:
+            self.told(block_hash, True)
         self._blocks[block_hash] = content
         self._blocks.move_to_end(block_hash)
+
+    def _drop(self, block_hash: BlockHash) -> bool:
+        """Whether there was such a block."""
+        if self._blocks.pop(block_hash, None) is None:
+            return False
+        if self.told is not None:
+            self.told(block_hash, False)
+        return True
 
 
 def _computed(before: Content, token_ids: Sequence[int]) -> Content:

@@ -134,13 +134,15 @@ class KeyBroker:
                 self._kept.popitem(last=False)
 
     def _records(self, links: Sequence[Link]) -> list[tuple[Link, ScopeKeyRecord]]:
-        """The records of those whose epoch stands, in one snapshot."""
+        """The records of those whose epoch stands and that have a key, in one snapshot."""
         with self._registry.read() as view:
             records = [(link, view.scope_keys.get(link.scope, link.epoch)) for link in links]
             return [
                 (link, record)
                 for link, record in records
-                if record is not None and view.epochs.get(record.owner) == link.epoch
+                if record is not None
+                and record.wrapped
+                and view.epochs.get(record.owner) == link.epoch
             ]
 
     def _opened(self, record: ScopeKeyRecord) -> Lease | None:

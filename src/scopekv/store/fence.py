@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from scopekv.core.chains import Tag, holds_any
 
-TAGS_MAX = 65_536
+TAGS_MAX = 131_072  # more than the 100,000 that one purge may name
 
 
 class Fence:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from scopekv.core.chains import Tag, holds_any, retention_of
 from scopekv.core.eviction import Entry, EvictionPolicy
+from scopekv.core.leases import NOBODY
 from scopekv.ports import ObjectKey, ObjectStat
+from scopekv.store.departures import Departures
 
 SKEW_SECONDS = 300.0
-NOBODY = b"\xff" * 16  # the account of what was found in a store and not asked for since
 
 
 @dataclass(slots=True)
@@ -53,6 +54,8 @@ class Index:
         self._folders: dict[str, set[ObjectKey]] = {}
         self._parents: dict[tuple[bytes, int], ObjectKey] = {}
         self._doubtful: dict[ObjectKey, int] = {}
+        self._left = Departures(monotonic)
+        self._leaving: set[ObjectKey] = set()  # forgotten, and being deleted
 
     def __len__(self) -> int:
         return len(self._records)
@@ -104,12 +107,27 @@ class Index:
             if key in self._records:
                 self._policy.unpin(key)
 
-    def found(self, stat: ObjectStat, entry: Entry[ObjectKey] | None = None, uses: int = 0) -> bool:
-        """Note an object that a listing showed. True if it was new."""
+    def found(
+        self,
+        stat: ObjectStat,
+        entry: Entry[ObjectKey] | None = None,
+        uses: int = 0,
+        *,
+        since: float = float("inf"),
+    ) -> bool:
+        """Note an object that a listing showed. True if it was new.
+
+        What was forgotten after `since` (monotonic), as the listing began, is not taken up again:
+        the listing may have seen it before it went.
+        """
         with self._lock:
             record = self._records.get(stat.key)
             if record is not None:
                 record.confirmed_at = self._monotonic()
+                return False
+            if stat.key in self._leaving or stat.key in self._doubtful:
+                return False
+            if self._left.since(stat.key, since):
                 return False
             entry = entry or Entry(NOBODY, None, 0, stat.size_bytes, 0.0)
             self._add(stat.key, entry, stat.stored_at, uses)
@@ -118,21 +136,28 @@ class Index:
     def reserve(self, key: ObjectKey, entry: Entry[ObjectKey]) -> list[ObjectKey] | None:
         """Keep room for an object; return what must be deleted before it is put.
 
-        The victims are forgotten here. None, and nothing changed, where there is no room for it
-        within its account's share, or it is there already.
+        The victims are forgotten here; `cleared` or `doubt` says how deleting them went. None, and
+        nothing changed, where there is no room for it within its account's share, or it is there
+        already, or being deleted.
         """
         with self._lock:
-            if key in self._records or entry.size_bytes > self._capacity:
+            if key in self._records or key in self._leaving or entry.size_bytes > self._capacity:
                 return None
             victims = self._victims(entry)
             if victims is None:
                 return None
             for one in victims:
                 self._drop(one)
+            self._leaving.update(victims)
             self._add(key, entry, self._clock(), 0)
             self._records[key].pending = True
             self._policy.pin(key)
             return victims
+
+    def guaranteed(self, entry: Entry[ObjectKey]) -> bool:
+        """Whether the block stays within its account's guaranteed share."""
+        with self._lock:
+            return self._policy.guaranteed(entry.account, entry.size_bytes)
 
     def victim_worth(self, entry: Entry[ObjectKey]) -> float | None:
         """Seconds of prefill per byte of the best block that would have to go; None if unknown."""
@@ -158,6 +183,7 @@ class Index:
         with self._lock:
             for key in keys:
                 self._drop(key)
+                self._leaving.discard(key)
                 self._doubtful[key] = size_bytes
 
     def doubtful(self) -> list[ObjectKey]:
@@ -166,10 +192,18 @@ class Index:
             return list(self._doubtful)
 
     def cleared(self, keys: Iterable[ObjectKey]) -> None:
-        """These are gone from the store for certain."""
+        """These are gone from the store for certain: what was forgotten before it was deleted.
+
+        A listing may have found them in between; what it took up again is forgotten once more.
+        """
         with self._lock:
             for key in keys:
                 self._doubtful.pop(key, None)
+                self._leaving.discard(key)
+                record = self._records.get(key)
+                if record is None or record.entry.account == NOBODY:
+                    self._drop(key)
+                    self._left.add(key)
 
     def forget(self, keys: Iterable[ObjectKey]) -> int:
         with self._lock:
@@ -198,13 +232,17 @@ class Index:
             return self.forget(gone)
 
     def over(self) -> list[ObjectKey]:
-        """What is past its retention."""
+        """What is past its retention. Folder by folder: look-ups need not wait for all."""
         with self._lock:
-            return [
-                key
-                for key, record in self._records.items()
-                if not record.pending and self._over(key, record)
-            ]
+            names = list(self._folders)
+        gone: list[ObjectKey] = []
+        for name in names:
+            with self._lock:
+                for key in self._folders.get(name, ()):
+                    record = self._records[key]
+                    if not record.pending and self._over(key, record):
+                        gone.append(key)
+        return gone
 
     def surplus(self) -> list[ObjectKey]:
         """Forget and return what must go for the limit to hold: others wrote, or it was lowered."""
@@ -260,6 +298,7 @@ class Index:
 
     def _add(self, key: ObjectKey, entry: Entry[ObjectKey], stored_at: float, uses: int) -> None:
         now = self._monotonic()
+        self._left.back(key)
         self._records[key] = Record(entry, stored_at, now, self._age(stored_at), now, now, uses)
         self._folders.setdefault(key.chain, set()).add(key)
         self._policy.insert(key, entry)
@@ -272,6 +311,7 @@ class Index:
         names.discard(key)
         if not names:
             del self._folders[key.chain]
+        self._left.add(key)
         return True
 
     def _age(self, stored_at: float) -> float:

@@ -72,8 +72,10 @@ class Janitor:
             return 0
         try:
             if self._listing_due():
-                return self._inventory()
-            return self._delete(self._parts.index.over(), "expired")
+                removed = self._inventory()
+            else:
+                removed = self._delete(self._parts.index.over(), "expired")
+            return removed + self._delete(self._quarantine_over(), "expired")
         except Unavailable:
             self._parts.trouble(self._parts.reading, self._parts.writing)
             return 0
@@ -156,6 +158,16 @@ class Janitor:
 
     # --- listing --------------------------------------------------------------------------------
 
+    def _quarantine_over(self) -> list[ObjectKey]:
+        """Quarantined bytes are kept no longer than sound ones. Their names go as a whole: what was
+        written under one again is gone early, which costs a miss."""
+        parts = self._parts
+        return [
+            stat.key
+            for stat in parts.store.quarantined()
+            if parts.index.is_over(stat) or parts.fence.holds(stat.key.chain)
+        ]
+
     def _listing_due(self) -> bool:
         every = self._settings.inventory_seconds
         if not self._settings.shared:
@@ -180,7 +192,7 @@ class Janitor:
         again = [listed[key] for key in noted if key in listed]
         for number, stat in enumerate((*unnoted, *again)):
             self._yield(number)
-            self._note(stat, noted)
+            self._note(stat, noted, began)
         index.forget_unlisted(listed, began)
         self._listed_at = began
         self._checks.listed_at = began_at
@@ -195,11 +207,11 @@ class Janitor:
         if self._closing.is_set():
             raise Unavailable("the tier is closing")
 
-    def _note(self, stat: ObjectStat, noted: manifest.Noted) -> None:
+    def _note(self, stat: ObjectStat, noted: manifest.Noted, since: float) -> None:
         entry, uses = noted.get(stat.key, (None, 0))
         if entry is not None and entry.size_bytes != stat.size_bytes:
             entry = None
-        self._parts.index.found(stat, entry, uses)
+        self._parts.index.found(stat, entry, uses, since=since)
 
     def _noted(self) -> manifest.Noted:
         if self._settings.manifest is None:

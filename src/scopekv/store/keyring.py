@@ -21,7 +21,7 @@ from scopekv.store.lease_requests import LeaseRequests
 
 LEASES_MAX = 16_384
 CHAINS_MAX = 16_384
-FENCED_MAX = 65_536
+FENCED_MAX = 131_072  # more than the 100,000 that one purge may name
 RENEW_AT = 1 / 3  # of the lease's time left: any request's ticket renews it from then on
 
 
@@ -119,11 +119,11 @@ class Keyring:
             for one in tags:
                 self._fenced[one] = None
                 self._fenced.move_to_end(one)
-            while len(self._fenced) > FENCED_MAX:  # epochs long over: no broker leases them
-                self._fenced.popitem(last=False)
             for scope, held in list(self._held.items()):
                 if tag(Link(scope, held.lease.epoch)) in self._fenced:
                     del self._held[scope]
+            while len(self._fenced) > FENCED_MAX:  # epochs long over: no broker leases them
+                self._fenced.popitem(last=False)
             self._forget_derived()
 
     def sweep(self) -> None:

@@ -101,6 +101,7 @@ class Mover:
         desk.beat()
         try:
             parts.store.quarantine(key)
+            parts.index.cleared([key])
             parts.counts.add("quarantined")
         except Unavailable:
             parts.trouble(parts.writing)
@@ -179,6 +180,7 @@ class Mover:
             parts.index.doubt(victims, parts.objects.object_bytes)
             parts.trouble(parts.writing)
             return False
+        parts.index.cleared(victims)
         parts.counts.add("evicted", len(victims))
         desk.beat()
         return True

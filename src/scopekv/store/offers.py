@@ -47,6 +47,7 @@ class Offers:
             used_bytes=parts.index.used_bytes,
             size_bytes=entry.size_bytes,
             capacity_bytes=self._settings.capacity_bytes,
+            guaranteed=parts.index.guaranteed(entry),
             worth=expected_worth(cost=entry.cost, size_bytes=entry.size_bytes, expected_uses=1.0),
             victim_worth=parts.index.victim_worth(entry),
         )

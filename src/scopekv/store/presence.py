@@ -78,6 +78,7 @@ class PresenceChecks:
         try:
             if parts.reading.suspended:
                 return
+            began = parts.monotonic()
             found = self._stats(keys, desk)
         except Unavailable:
             parts.trouble(parts.reading, parts.writing)
@@ -88,7 +89,7 @@ class PresenceChecks:
                 if parts.index.is_over(stat) or parts.fence.holds(stat.key.chain):
                     missing.append(stat.key)
                 else:
-                    parts.index.found(stat)
+                    parts.index.found(stat, since=began)
             self._remember_absent(missing)
         finally:
             self._ended(keys)

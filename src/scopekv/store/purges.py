@@ -93,13 +93,10 @@ class Purges:
         return Purged(removed, 0, "writes of these scopes are still under way; ask again")
 
     def _pass(self, tags: frozenset[Tag]) -> int:
-        removed = 0
-        for folder in list(self._store.chains()):
-            if holds_any(folder, tags):
-                keys = (stat.key for stat in list(self._store.objects(folder)))
-                for batch in batches(keys, BATCH):
-                    removed += self._store.delete(batch)
-        return removed
+        """One walk over the store, then the quarantine: a reader may fill that meanwhile."""
+        found = [stat.key for stat in self._store.objects(lambda name: holds_any(name, tags))]
+        found += [s.key for s in self._store.quarantined() if holds_any(s.key.chain, tags)]
+        return sum(self._store.delete(batch) for batch in batches(found, BATCH))
 
     def _forget_old(self, now: float) -> None:
         for tags, (answer, at) in list(self._answers.items()):

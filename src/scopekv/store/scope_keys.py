@@ -63,7 +63,7 @@ class Note(StrEnum):
 
     KEPT = "kept"
     OVER = "over"  # its epoch is not the current one any more
-    KEYLESS = "keyless"  # the root key is out of reach: nothing of it can be sealed for now
+    KEYLESS = "keyless"  # kept, but the root key is out of reach: nothing can be sealed for now
 
 
 def account_of(secret: bytes, org_uid: str) -> bytes:
@@ -93,26 +93,29 @@ def note(
     wanted: Sequence[ScopeEpoch],
     now: float,
 ) -> list[Note]:
-    """Make sure that each has a key. `secret`: what makes names opaque.
+    """Make sure that each has a record, with a key in it. `secret`: what makes names opaque.
 
-    Cost: one read and one write transaction for all, and one wrap for each new one. Raises
-    `Unavailable` where the registry is, with nothing kept.
+    Where the root key is out of reach the record has none yet: a revocation must know of the scope
+    all the same, since engines keep its blocks in their own memory. The first note after that
+    fills the key in. Cost: one read and one write transaction for all, and one wrap for each new
+    key. Raises `Unavailable` where the registry is, with nothing kept.
     """
     with registry.read() as view:
         found = [view.scope_keys.get(s.id(secret), e) for s, e in wanted]
         accounts = [account_of(secret, _org_of(view, one.scope)) for one in wanted]
-    records: list[ScopeKeyRecord | None] = [
-        replace(one, noted_at=now) if one else None for one in found
+    records = [
+        replace(one, noted_at=now) if one else _keyless(want, want.scope.id(secret), account, now)
+        for one, want, account in zip(found, wanted, accounts, strict=True)
     ]
     try:
-        for index, (want, account) in enumerate(zip(wanted, accounts, strict=True)):
-            if found[index] is None:
-                records[index] = _made(wrapper, want, want.scope.id(secret), account, now)
+        for index, record in enumerate(records):
+            if not record.wrapped:
+                records[index] = _with_key(wrapper, record)
     except ScopeKVError as error:
         log.error("new scopes are not kept beyond engine memory: %s", error)
     with registry.write() as tx:
         return [
-            Note.KEYLESS if record is None else _note(tx, record, known=known is not None)
+            _note(tx, record, known=known is not None)
             for record, known in zip(records, found, strict=True)
         ]
 
@@ -120,7 +123,9 @@ def note(
 def _note(tx: RegistryTransaction, record: ScopeKeyRecord, *, known: bool) -> Note:
     if known and tx.scope_keys.get(record.scope, record.epoch) is None:
         return Note.OVER  # destroyed since it was looked at: it must not come back
-    return Note.KEPT if tx.scope_keys.note(record) else Note.OVER
+    if not tx.scope_keys.note(record):
+        return Note.OVER
+    return Note.KEPT if record.wrapped else Note.KEYLESS
 
 
 class Ended(NamedTuple):
@@ -236,18 +241,21 @@ def _org_of(view: RegistryTransaction, scope: Scope) -> str:
     return document.org_uid if document else ""
 
 
-def _made(
-    wrapper: KeyWrapper, want: ScopeEpoch, scope: ScopeId, account: bytes, now: float
-) -> ScopeKeyRecord:
-    plain = ScopeKeyRecord(
+def _keyless(want: ScopeEpoch, scope: ScopeId, account: bytes, now: float) -> ScopeKeyRecord:
+    return ScopeKeyRecord(
         scope=scope,
         epoch=want.epoch,
         kind=want.scope.kind.value,
         owner=want.scope.epoch_owner,
         account=account,
         wrapped=b"",
-        root_version=wrapper.version,
+        root_version="",
         noted_at=now,
     )
-    key = secrets.token_bytes(KEY_BYTES)
-    return replace(plain, wrapped=wrapper.wrap(key, context_of(plain)))
+
+
+def _with_key(wrapper: KeyWrapper, record: ScopeKeyRecord) -> ScopeKeyRecord:
+    """The record with a new key. The version is read first, see `KeyWrapper.wrap`."""
+    version = wrapper.version
+    wrapped = wrapper.wrap(secrets.token_bytes(KEY_BYTES), context_of(record))
+    return replace(record, wrapped=wrapped, root_version=version)

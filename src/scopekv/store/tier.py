@@ -100,8 +100,9 @@ class SealedTier:
             keys = [address.key for address in found if address is not None]
             for place, answer in zip(places, self._checks.ask(keys), strict=True):
                 answers[place] = answer
-        parts.counts.add("hits", answers.count(Presence.PRESENT))
-        parts.counts.add("misses", answers.count(Presence.ABSENT))
+        if Presence.UNKNOWN not in answers:  # else the same is asked again
+            parts.counts.add("hits", answers.count(Presence.PRESENT))
+            parts.counts.add("misses", answers.count(Presence.ABSENT))
         return answers
 
     def load(self, job_id: int, blocks: Sequence[Block]) -> None:

@@ -134,7 +134,8 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
 def test_every_command_teaches_and_speaks_json(run: Run, path: tuple[str, ...]) -> None:
     text = run(*path, "--help").stdout
     assert f"scopekv admin {' '.join(path)}" in text.split("Example:")[1]
-    for option in ("--json", "--registry", "--data-dir"):
+    where = ("--gateway", "--api-key") if path[0] == "instance" else ("--registry", "--data-dir")
+    for option in ("--json", *where):
         assert option in text
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scopekv.core.admission import Admission, Ghosts, expected_worth
+from scopekv.core.eviction import Entry, ScopedPolicy, Shares
 from scopekv.core.reasons import AdmissionReason
 from scopekv.errors import Misuse
 
 KEY, OTHER = bytes(32), bytes([1]) * 32
 
 
-def decide(admission: Admission, key: bytes, used: int, **worth: float) -> AdmissionReason:
+def decide(admission: Admission, key: bytes, used: int, **worth: Any) -> AdmissionReason:
     return admission.decide(key, used_bytes=used, size_bytes=10, capacity_bytes=100, **worth)
 
 
@@ -61,3 +64,25 @@ def test_wrong_settings_are_refused() -> None:
         Admission(fill_fraction=1.1)
     with pytest.raises(Misuse):
         Ghosts(0)
+
+
+def test_pressure_of_others_keeps_no_account_out_of_its_own_share() -> None:
+    policy: ScopedPolicy[int] = ScopedPolicy(Shares(100))
+    for key in range(95):
+        policy.insert(key, Entry(b"flood", None, 0, 1, 1.0))
+    assert policy.guaranteed(b"quiet", 25)
+    assert not policy.guaranteed(b"quiet", 26)
+    assert not policy.guaranteed(b"flood", 1)
+    admission = Admission()
+    for account, wanted in (
+        (b"quiet", AdmissionReason.GUARANTEED),
+        (b"flood", AdmissionReason.FIRST_USE),
+    ):
+        reason = admission.decide(
+            account * 4,
+            used_bytes=95,
+            size_bytes=1,
+            capacity_bytes=100,
+            guaranteed=policy.guaranteed(account, 1),
+        )
+        assert reason is wanted

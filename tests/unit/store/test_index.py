@@ -4,9 +4,10 @@ import pytest
 
 from scopekv.core.chains import folder, tag
 from scopekv.core.eviction import Entry, ScopedPolicy, Shares
+from scopekv.core.leases import NOBODY
 from scopekv.ports import ObjectKey, ObjectStat
 from scopekv.simulate.sealed_tier import link
-from scopekv.store.index import NOBODY, SKEW_SECONDS, Index
+from scopekv.store.index import SKEW_SECONDS, Index
 
 A, B = link("a"), link("b")
 RETENTION = 1000

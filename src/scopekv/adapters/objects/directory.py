@@ -24,7 +24,7 @@ from scopekv.adapters.objects.claim import QUARANTINE, TEMPORARY, Claim, claim
 from scopekv.adapters.objects.naming import checked_chain, is_chain, key_of, path_of
 from scopekv.errors import ConfigError, Unavailable
 from scopekv.ports import ObjectKey, ObjectStat
-from scopekv.ports.objects import Bytes
+from scopekv.ports.objects import Bytes, Wanted
 
 QUARANTINED_MAX = 16
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -92,7 +92,7 @@ class DirectoryStore:
         return frozenset(found)
 
     def delete(self, keys: Sequence[ObjectKey]) -> int:
-        """Also drops what is quarantined of the same folders, and folders left empty."""
+        """Also drops all that is quarantined of the same folders, and folders left empty."""
         paths = [path_of(key) for key in keys]
         count = 0
         with self._using() as root:
@@ -116,11 +116,12 @@ class DirectoryStore:
             names = [entry.name for entry in entries if is_chain(entry.name)]
         yield from names
 
-    def objects(self, chain: str | None = None) -> Iterator[ObjectStat]:
+    def objects(self, chain: str | Wanted | None = None) -> Iterator[ObjectStat]:
         """Reads one folder at a time; about 5 µs an object, names and sizes cached."""
-        folders = self.chains() if chain is None else iter((checked_chain(chain),))
+        folders = iter((checked_chain(chain),)) if isinstance(chain, str) else self.chains()
         for folder in folders:
-            yield from self._folder(folder)
+            if not callable(chain) or chain(folder):
+                yield from self._folder(folder)
 
     def quarantine(self, key: ObjectKey) -> None:
         """Move the file to `.quarantine`, which keeps the last 16."""
@@ -131,6 +132,18 @@ class DirectoryStore:
             except OSError as error:
                 self._absent(error)
             self._trim(root)
+
+    def quarantined(self) -> Iterator[ObjectStat]:
+        """With the time at which each was stored, which a rename keeps."""
+        found = []
+        with self._using() as root:
+            for name in self._quarantined(root):
+                key = key_of(name, ".")
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    status = os.stat(f"{root}/{QUARANTINE}/{name}", follow_symlinks=False)
+                    if key is not None:
+                        found.append(ObjectStat(key, status.st_size, status.st_mtime))
+        yield from found
 
     def close(self) -> None:
         with self._lock:
@@ -220,6 +233,7 @@ class DirectoryStore:
         try:
             return os.listdir(f"{root}/{QUARANTINE}")
         except FileNotFoundError:
+            os.stat(f"{root}/{TEMPORARY}")  # a root that is gone has not none
             return []
 
     def _trim(self, root: str) -> None:

@@ -9,7 +9,8 @@ retry, and none after a deadline. A corrupt object is deleted, nothing of it is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +23,7 @@ from scopekv.adapters.objects import urls
 from scopekv.adapters.objects.naming import checked_chain, is_chain, key_of, path_of
 from scopekv.errors import ConfigError, Unavailable
 from scopekv.ports import ObjectKey, ObjectStat
-from scopekv.ports.objects import Bytes
+from scopekv.ports.objects import Bytes, Wanted
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -133,9 +134,15 @@ class S3ObjectStore:
             found = obstore.list_with_delimiter(store)["common_prefixes"]
         yield from (name for name in (path.strip("/") for path in found) if is_chain(name))
 
-    def objects(self, chain: str | None = None) -> Iterator[ObjectStat]:
-        for page in self._pages(None if chain is None else checked_chain(chain)):
-            for meta in page:
+    def objects(self, chain: str | Wanted | None = None) -> Iterator[ObjectStat]:
+        """A request for each thousand; for wanted folders one more for each of them."""
+        prefixes: Iterable[str | None]
+        if chain is None or isinstance(chain, str):
+            prefixes = [None if chain is None else checked_chain(chain)]
+        else:
+            prefixes = (name for name in self.chains() if chain(name))
+        for prefix in prefixes:
+            for meta in itertools.chain.from_iterable(self._pages(prefix)):
                 key = key_of(meta["path"])
                 if key is not None:
                     yield ObjectStat(key, meta["size"], meta["last_modified"].timestamp())
@@ -145,6 +152,11 @@ class S3ObjectStore:
         path = path_of(key)
         with self._using() as store:
             obstore.delete(store, [path])
+
+    def quarantined(self) -> Iterator[ObjectStat]:
+        """Nothing is kept."""
+        with self._using():
+            return iter(())
 
     def close(self) -> None:
         self._store = None

@@ -39,7 +39,7 @@ from scopekv.adapters.objects.naming import checked_chain, key_of, path_of
 from scopekv.core.chains import retention_of
 from scopekv.errors import ConfigError, Unavailable
 from scopekv.ports import ObjectKey, ObjectStat
-from scopekv.ports.objects import Bytes
+from scopekv.ports.objects import Bytes, Wanted
 
 PREFIX = "scopekv:"
 OTHER_RETENTION_SECONDS = 86_400  # for a folder whose name states none: nothing stays for ever
@@ -122,18 +122,27 @@ class ValkeyStore:
                     seen.add(key.chain)
                     yield key.chain
 
-    def objects(self, chain: str | None = None) -> Iterator[ObjectStat]:
-        """Walks the whole keyspace even for one folder; ask once for all where that will do."""
-        pattern = f"{PREFIX}*" if chain is None else f"{PREFIX}{checked_chain(chain)}:*"
+    def objects(self, chain: str | Wanted | None = None) -> Iterator[ObjectStat]:
+        """Walks the whole keyspace even for one folder; ask once for all that are wanted."""
+        one = checked_chain(chain) if isinstance(chain, str) else None
+        pattern = f"{PREFIX}{one}:*" if one else f"{PREFIX}*"
         seen: set[ObjectKey] = set()  # a walk may show a key twice
         for page in self._pages(pattern):
-            fresh = [key for key in dict.fromkeys(page) if key not in seen]
+            fresh = [
+                key
+                for key in dict.fromkeys(page)
+                if key not in seen and (not callable(chain) or chain(key.chain))
+            ]
             seen.update(fresh)
             yield from self._stats(fresh)
 
     def quarantine(self, key: ObjectKey) -> None:
         """Drop it: memory is too dear for what nobody can open."""
         self.delete([key])
+
+    def quarantined(self) -> Iterator[ObjectStat]:
+        """Nothing is kept."""
+        return iter(())
 
     def close(self) -> None:
         with contextlib.suppress(GlideError):

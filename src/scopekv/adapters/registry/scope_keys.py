@@ -24,14 +24,24 @@ _OWNER = "scopekv/epoch/1"
 _GET = select(t.scope_keys).where(
     t.scope_keys.c.scope == bindparam("of_scope"), t.scope_keys.c.epoch == bindparam("of_epoch")
 )
-# Keeps the first key and the latest time. The same words in SQLite and PostgreSQL.
+# Keeps the first key that is not empty, and the latest time. The same words in SQLite and
+# PostgreSQL; on the right of SET, both take the row's values from before.
 _NOTE = text("""
 INSERT INTO scopekv_scope_keys
   (scope, epoch, kind, owner, account, wrapped, root_version, noted_at)
 VALUES (:scope, :epoch, :kind, :owner, :account, :wrapped, :root_version, :noted_at)
-ON CONFLICT (scope, epoch) DO UPDATE SET noted_at = excluded.noted_at
+ON CONFLICT (scope, epoch) DO UPDATE SET
+  noted_at = CASE WHEN scopekv_scope_keys.noted_at < excluded.noted_at
+    THEN excluded.noted_at ELSE scopekv_scope_keys.noted_at END,
+  wrapped = CASE WHEN length(scopekv_scope_keys.wrapped) = 0
+    THEN excluded.wrapped ELSE scopekv_scope_keys.wrapped END,
+  root_version = CASE WHEN length(scopekv_scope_keys.wrapped) = 0
+    THEN excluded.root_version ELSE scopekv_scope_keys.root_version END
 WHERE scopekv_scope_keys.noted_at < excluded.noted_at
+  OR (length(scopekv_scope_keys.wrapped) = 0 AND length(excluded.wrapped) > 0)
 """)
+
+_WRAPPED = func.length(t.scope_keys.c.wrapped) > 0
 
 
 class SqlScopeKeys:
@@ -41,7 +51,10 @@ class SqlScopeKeys:
         self._session = session
 
     def note(self, record: ScopeKeyRecord) -> bool:
-        """Keep it, or refresh `noted_at`. False where the owner's epoch is another."""
+        """Keep it, or refresh `noted_at` and fill in a key that is missing.
+
+        False where the owner's epoch is another.
+        """
         self._session.must_write()
         if SqlEpochs(self._session).get(record.owner) != record.epoch:
             return False
@@ -75,7 +88,8 @@ class SqlScopeKeys:
         return idle
 
     def wrapped_by_others(self, root_version: str, limit: int) -> Sequence[ScopeKeyRecord]:
-        return self._load(t.scope_keys.c.root_version != root_version, t.scope_keys.c.scope, limit)
+        other = (t.scope_keys.c.root_version != root_version) & _WRAPPED
+        return self._load(other, t.scope_keys.c.scope, limit)
 
     def rewrap(self, scope: ScopeId, epoch: int, wrapped: bytes, root_version: str) -> None:
         self._session.must_write()
@@ -84,7 +98,7 @@ class SqlScopeKeys:
 
     def counts(self) -> Mapping[tuple[str, str], int]:
         columns = (t.scope_keys.c.kind, t.scope_keys.c.root_version)
-        query = select(*columns, func.count()).group_by(*columns)
+        query = select(*columns, func.count()).where(_WRAPPED).group_by(*columns)
         return {(row[0], row[1]): int(row[2]) for row in self._session.rows(query)}
 
     def _delete(self, where: ColumnElement[bool]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from scopekv.cli.admin.documents import document
+from scopekv.cli.admin.instances import instance
 from scopekv.cli.admin.keys import key
 from scopekv.cli.admin.oversight import audit, epoch, rules
 from scopekv.cli.admin.principals import group, org, role, service_account, user
@@ -32,6 +33,6 @@ def admin() -> None:
 
 for _command in (
     *(org, user, service_account, group, role, key, document),
-    *(rules, revoke, receipts, epoch, scope_keys, audit),
+    *(rules, revoke, receipts, epoch, scope_keys, instance, audit),
 ):
     admin.add_command(_command)

@@ -13,6 +13,7 @@ from scopekv.errors import ConfigError
 SUPPORTED = ((0, 31), (0, 33))
 SAFE_HASHES = ("sha256", "sha256_cbor")
 OWN_CONNECTOR = "ScopedConnector from scopekv.engines.vllm.offloading.connector"
+TIERS_VERSION = (0, 32)  # the one whose offloading seams the tiers were run with
 SAFE_CONNECTORS = ("OffloadingConnector", OWN_CONNECTOR)  # keyed by the engine's block hashes
 
 
@@ -24,8 +25,7 @@ def vllm_version() -> str:
 
 def check_version(version: str) -> None:
     """Refuse to start on a version that may have other seams."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    minor = (int(found[1]), int(found[2])) if found else (0, 0)
+    minor = _minor(version)
     if not SUPPORTED[0] <= minor <= SUPPORTED[1]:
         raise ConfigError(
             f"ScopeKV is made for vLLM {_dotted(SUPPORTED[0])} to {_dotted(SUPPORTED[1])}; this is "
@@ -84,12 +84,23 @@ def check_config(vllm_config: Any) -> None:
             "data_parallel_size is above 1: ScopeKV sees the first rank only. Start one server per "
             "rank and name each under [[instances]] of the gateway."
         )
-    for name in _connectors(vllm_config.kv_transfer_config):
+    names = _connectors(vllm_config.kv_transfer_config)
+    if OWN_CONNECTOR in names and _minor(vllm_version()) != TIERS_VERSION:
+        raise ConfigError(
+            f"ScopeKV's tiers are made for vLLM {_dotted(TIERS_VERSION)}; this is "
+            f"{vllm_version()}. Start without --kv-transfer-config, or install that version."
+        )
+    for name in names:
         if name not in SAFE_CONNECTORS:
             raise ConfigError(
                 f"KV connector {name} does not key what it stores by vLLM's block hashes, so it "
                 f"would drop scopes. Remove it, or use one of: {', '.join(SAFE_CONNECTORS)}."
             )
+
+
+def foreign_connectors(vllm_config: Any) -> list[str]:
+    """Configured connectors that are not ScopeKV's own: their copies nobody here can purge."""
+    return [n for n in _connectors(vllm_config.kv_transfer_config) if n != OWN_CONNECTOR]
 
 
 def _connectors(transfer: Any) -> list[str]:
@@ -107,6 +118,11 @@ def _connectors(transfer: Any) -> list[str]:
     if transfer.kv_connector_module_path:
         return [f"{transfer.kv_connector} from {transfer.kv_connector_module_path}"]
     return [str(transfer.kv_connector)]
+
+
+def _minor(version: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _dotted(version: tuple[int, int]) -> str:

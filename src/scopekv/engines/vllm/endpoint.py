@@ -9,7 +9,7 @@ import re
 from argparse import Namespace as Arguments
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, HTTPException, Request
+from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 
 from scopekv.engines.vllm.plugin import installed_guard
 from scopekv.engines.vllm.purge import LINKS_MAX
@@ -17,6 +17,7 @@ from scopekv.engines.vllm.template import template_of
 from scopekv.errors import ConfigError
 
 TOKENS_MAX = 1_000_000
+HASHED_TOKENS_MAX = 4096
 
 
 class ScopeKVEndpoint:
@@ -74,9 +75,7 @@ def _router() -> APIRouter:
     @router.post("/pin")
     async def pin(request: Request) -> Any:
         body = await _body(request, label=str, ticket=str, token_ids=list)
-        ids = body["token_ids"]
-        if len(ids) > TOKENS_MAX or any(type(i) is not int or i < 0 for i in ids):
-            raise HTTPException(400, f"token_ids takes up to {TOKENS_MAX} non-negative integers")
+        ids = _ids(body["token_ids"], TOKENS_MAX)
         return await _ask(request, "scopekv_pin", (body["label"], body["ticket"], ids))
 
     @router.post("/unpin")
@@ -97,7 +96,25 @@ def _router() -> APIRouter:
     async def tiers(request: Request) -> Any:
         return await _ask(request, "scopekv_tiers")
 
+    @router.get("/snapshot")
+    async def snapshot(request: Request, blocks: bool = True) -> Response:
+        """What the engine holds, packed; without `blocks` only its name and event number."""
+        answer = await _ask(request, "scopekv_snapshot", (blocks,))
+        return Response(answer["packed"], media_type="application/octet-stream")
+
+    @router.post("/hashes")
+    async def hashes(request: Request) -> Any:
+        body = await _body(request, ticket=str, token_ids=list)
+        ids = _ids(body["token_ids"], HASHED_TOKENS_MAX)
+        return await _ask(request, "scopekv_hashes", (body["ticket"], ids))
+
     return router
+
+
+def _ids(ids: list[Any], tokens_max: int) -> list[int]:
+    if len(ids) > tokens_max or any(type(i) is not int or i < 0 for i in ids):
+        raise HTTPException(400, f"token_ids takes up to {tokens_max} non-negative integers")
+    return ids
 
 
 def _pairs(scopes: list[Any]) -> list[list[Any]]:

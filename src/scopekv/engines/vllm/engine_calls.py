@@ -1,4 +1,4 @@
-"""What the gateway may ask of a running engine: status with a self-check, pin, purge, tiers.
+"""What the gateway may ask of a running engine: status, pin, purge, tiers, snapshots, hashes.
 
 Runs in the engine's own process and loop, so it sees the block pool between two steps.
 """
@@ -13,6 +13,7 @@ from scopekv import __version__
 from scopekv.core.blocks import FORMAT_VERSION
 from scopekv.engines.vllm import compat
 from scopekv.engines.vllm.purge import Purger
+from scopekv.engines.vllm.snapshot import Snapshots, hashing_of
 from scopekv.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class EngineSide:
             raise ConfigError("this engine's scheduler is not vLLM's own: ScopeKV cannot bind")
         self._namespace = guard.namespace
         self._purger = Purger(core, guard)
+        self._snapshots = Snapshots(core, guard)
 
     def call(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Answer one call. Unknown names are refused by value, since an error ends the engine."""
@@ -44,8 +46,10 @@ class EngineSide:
             "pin": self.pin,
             "unpin": self.unpin,
             "purge": self.purge,
-            "expire": self._purger.expire,
+            "expire": self.expire,
             "tiers": self.tiers,
+            "snapshot": self.snapshot,
+            "hashes": self.hashes,
         }
         if name not in calls:
             return {"error": f"unknown call {name[:40]!r}"}
@@ -66,6 +70,8 @@ class EngineSide:
             "model": self._namespace.model,
             "block_size": self._namespace.block_size,
             "hash_algorithm": self._namespace.hash_algorithm,
+            "hashing": hashing_of(self._namespace.hash_algorithm, self._namespace.block_size),
+            "events": self._snapshots.endpoint,
             "max_model_len": config.model_config.max_model_len,
             "without_ticket": "refuse" if self._guard.settings.refuse else "isolate",
             "tickets": {str(reason): count for reason, count in self._guard.counts.items()},
@@ -120,11 +126,42 @@ class EngineSide:
 
         Pins that held such blocks are given back.
         """
+        before = self._snapshots.host_keys()
         answer = self._purger.purge(pairs)
-        for label, blocks in list(self._pinned.items()):
-            if any(block.block_hash is None for block in blocks):
-                self.unpin(label)
+        self._snapshots.announce_host_losses(before)
+        self._unpin_emptied()
         return answer
+
+    def expire(self) -> dict[str, Any]:
+        """Drop what was kept long enough; `unpinned` are the labels to be pinned anew."""
+        before = self._snapshots.host_keys()
+        answer = self._purger.expire()
+        self._snapshots.announce_host_losses(before)
+        return answer | {"unpinned": self._unpin_emptied()}
+
+    def _unpin_emptied(self) -> list[str]:
+        """Give back pins whose blocks left the cache: they hold memory and serve nobody."""
+        emptied = [
+            label
+            for label, blocks in self._pinned.items()
+            if any(block.block_hash is None for block in blocks)
+        ]
+        for label in emptied:
+            self.unpin(label)
+        return emptied
+
+    def snapshot(self, blocks: bool) -> dict[str, Any]:
+        """What is held now, packed, with the number of events it is exact at (`Snapshots`)."""
+        return {"packed": self._snapshots.take(self._instance, blocks=blocks)}
+
+    def hashes(self, ticket: str, token_ids: list[int]) -> dict[str, Any]:
+        """The block hashes of a prompt under a ticket, in hex: by them a gateway proves its own.
+
+        Nothing is looked up. Cost: that of one request's hashing.
+        """
+        request = self._request(token_ids, ticket)
+        reason = self._guard.verdict(request).reason
+        return {"hashes": [bytes(one).hex() for one in request.block_hashes], "reason": str(reason)}
 
     def tiers(self) -> dict[str, Any]:
         """The tiers' counters, speeds and the decisions on fetching so far."""

@@ -85,8 +85,15 @@ class Guard:
             if held.ticket is not None and self.keyring is not None:
                 links = [Link(grant.scope, grant.epoch) for grant in held.ticket.grants]
                 self.keyring.request(str(ticket), links)
-            self.requests[request.request_id] = request
+            with self._lock:
+                self.requests[request.request_id] = request
         return held
+
+    def live_requests(self) -> list[Any]:
+        """The requests that are not finished. The input thread adds to them meanwhile."""
+        with self._lock:
+            held = list(self.requests.values())
+        return [request for request in held if not request.is_finished()]
 
     def note_blocks(self, request: Any) -> None:
         """Remember under which scopes a request's new blocks are made."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scopekv.core.chains import Chain, Link, Tag, tag
 from scopekv.core.scopes import ScopeId
+from scopekv.engines.vllm import compat
 
 if TYPE_CHECKING:
     from scopekv.engines.vllm.plugin import Guard
@@ -33,9 +34,7 @@ class Purger:
     def fence(self, pairs: Sequence[Sequence[Any]]) -> frozenset[Tag]:
         """Let these (scope id hex, epoch) count no more; return their tags."""
         links = [Link(ScopeId(bytes.fromhex(scope)), int(epoch)) for scope, epoch in pairs]
-        now = time.monotonic_ns() // 1_000_000
-        for link in links:
-            self._guard.fences.raise_to(link.scope, link.epoch + 1, now)
+        self._guard.fences.raise_above(links, time.monotonic_ns() // 1_000_000)
         tags = frozenset(tag(link) for link in links)
         if self._guard.keyring is not None:
             self._guard.keyring.fence(tags)
@@ -56,7 +55,7 @@ class Purger:
             for tier in tiers.secondary_tiers:
                 purged = tier.sealed.purge(tags)
                 lines.append(_line(tier.medium_name, purged.removed, purged.busy, purged.error))
-        elif self._core.vllm_config.kv_transfer_config is not None:
+        if compat.foreign_connectors(self._core.vllm_config):
             lines.append(_line("connector", 0, 0, "a KV connector that is not ScopeKV's"))
         if not any(line["busy"] for line in lines[:2]) and self._guard.blocks is not None:
             self._guard.blocks.forget(hashes)
@@ -64,8 +63,8 @@ class Purger:
 
     def expire(self) -> dict[str, Any]:
         """Drop the blocks that were kept as long as their scopes allow; say how many."""
-        blocks, keyring = self._guard.blocks, self._guard.keyring
-        if blocks is None or keyring is None:
+        blocks = self._guard.blocks
+        if blocks is None:
             return {"lines": []}
         now = time.monotonic()
         over = {
@@ -77,9 +76,14 @@ class Purger:
         if tiers is not None:
             removed, busy = tiers.expire_host(over)
             lines.append(_line("host", removed, busy))
+        coming = {
+            bytes(block_hash)
+            for request in self._open_requests()
+            for block_hash in request.block_hashes
+        }
         if not busy:
-            blocks.forget(list(over))
-        blocks.prune(self._held, 4 * self._pool.num_gpu_blocks)
+            blocks.forget(list(over - coming))  # what may still be stored is found again
+        blocks.prune(lambda one: one in coming or self._held(one), 4 * self._pool.num_gpu_blocks)
         return {"lines": lines}
 
     def evict(self, hashes: Sequence[bytes]) -> int:
@@ -111,15 +115,23 @@ class Purger:
         return tiers is not None and tiers.host_holds(block_hash)
 
     def _running(self, tags: frozenset[Tag]) -> int:
-        """Requests under way that may still cache blocks of these scopes."""
-        count = 0
-        for request in list(self._guard.requests.values()):
-            ticket = self._guard.verdict(request).ticket
-            if ticket is None or request.is_finished():
-                continue
-            links = (Link(grant.scope, grant.epoch) for grant in ticket.grants)
-            count += any(tag(link) in tags for link in links)
-        return count
+        """How many open requests have one of these scopes."""
+        tickets = [self._guard.verdict(request).ticket for request in self._open_requests()]
+        return sum(
+            any(tag(Link(grant.scope, grant.epoch)) in tags for grant in ticket.grants)
+            for ticket in tickets
+            if ticket is not None
+        )
+
+    def _open_requests(self) -> list[Any]:
+        """Requests that may still cache blocks, here or in host memory.
+
+        vLLM stores the last blocks of a finished request with its next step.
+        """
+        tiers = self._guard.tiers
+        stored = [one.request for one in tiers.requests.values()] if tiers is not None else []
+        found = (*self._guard.live_requests(), *stored)
+        return list({id(one): one for one in found if one is not None}.values())
 
     @property
     def _pool(self) -> Any:

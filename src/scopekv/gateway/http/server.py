@@ -97,6 +97,18 @@ class Server:
             self._sweeper.cancel()
         return clean
 
+    def abort(self) -> None:
+        """Take no more connections and cut all there are, unanswered, as a killed process does."""
+        shared, listener = self._shared, self._listener
+        if shared is None or listener is None:
+            return
+        shared.stopping = True
+        listener.close()
+        for connection in tuple(shared.connections):
+            connection.abort()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
     async def _sweep(self, shared: Shared) -> None:
         limits = self._limits
         shortest = min(

@@ -8,9 +8,8 @@ from typing import Any
 from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, ChunkStatus
 
 from scopekv.core.eviction import Entry, ScopedPolicy, Shares
+from scopekv.core.leases import NOBODY
 from scopekv.engines.vllm.plugin import installed_guard
-
-NOBODY = bytes(16)  # whose share is not known yet: a lease comes after its request's first lookup
 
 
 class ScopedHostPolicy(CachePolicy):
@@ -20,8 +19,7 @@ class ScopedHostPolicy(CachePolicy):
         super().__init__(cache_capacity)
         self._chunks: dict[bytes, ChunkStatus] = {}
         self._policy: ScopedPolicy[bytes] = ScopedPolicy(Shares(max(1, cache_capacity)))
-        self._coming: dict[bytes, Entry[bytes]] = {}
-        self._asking = NOBODY
+        self._context: Any = None
 
     def held(self) -> Collection[bytes]:
         """The keys of all chunks that are here, ready or not."""
@@ -30,32 +28,39 @@ class ScopedHostPolicy(CachePolicy):
     def get(self, key: Any) -> ChunkStatus | None:
         return self._chunks.get(key)
 
+    def serve(self, req_context: Any) -> None:
+        """Say for which request chunks come from now on: whose share they fill."""
+        self._context = req_context
+
     def on_store_miss(self, keys: Iterable[Any], req_context: Any) -> None:
-        """Learn whose the chunks are that may be inserted next, and which come before which."""
-        self._coming.clear()
-        guard = installed_guard()
-        tiers = guard.tiers if guard is not None else None
-        positions = req_context._offload_key_positions
-        at = {(end, bytes(key[-4:])): bytes(key) for key, end in positions.items()}
-        for key in keys:
-            chain = tiers.chain_of(key, req_context) if tiers is not None else None
-            account = NOBODY
-            if chain is not None and guard is not None and guard.keyring is not None:
-                account = guard.keyring.account(chain) or NOBODY
-            end, size = positions.get(key), tiers.planner.chunk_tokens if tiers is not None else 1
-            depth = end // size - 1 if end is not None else 0
-            parent = at.get((end - size, bytes(key[-4:]))) if end is not None else None
-            cost = tiers.planner.chunk_cost(depth) if tiers is not None else 0.0
-            self._coming[bytes(key)] = Entry(account, parent, max(0, depth), 1, cost)
-            self._asking = account
+        """Nothing to learn: a chunk's place is known from its request when it is inserted."""
 
     def insert(self, key: Any, chunk: ChunkStatus, req_context: Any = None) -> None:
         """Add a chunk that is being written. `req_context` came with vLLM 0.33."""
         del req_context
-        entry = self._coming.pop(bytes(key), None) or Entry(NOBODY, None, 0, 1, 0.0)
+        self._policy.remove(bytes(key))  # offered twice at once: the later counts
         self._chunks[key] = chunk
-        self._policy.insert(bytes(key), entry)
+        self._policy.insert(bytes(key), self._entry(bytes(key)))
         self._policy.pin(bytes(key))
+
+    def _entry(self, key: bytes) -> Entry[bytes]:
+        """Whose share the chunk fills, which comes before it, what making it again would cost."""
+        guard, context = installed_guard(), self._context
+        tiers = guard.tiers if guard is not None else None
+        if guard is None or tiers is None or context is None:
+            return Entry(NOBODY, None, 0, 1, 0.0)
+        chain, parent, depth = tiers.place_of(key, context)
+        account = guard.keyring.account(chain) if chain and guard.keyring is not None else None
+        return Entry(account or NOBODY, parent, depth, 1, tiers.planner.chunk_cost(depth))
+
+    def _asking(self) -> bytes:
+        guard, context = installed_guard(), self._context
+        asked = (
+            guard.tiers.requests.get(context.req_id) if guard and guard.tiers and context else None
+        )
+        if asked is None or not asked.grants or guard is None or guard.keyring is None:
+            return NOBODY
+        return guard.keyring.account(asked.whole_chain()) or NOBODY
 
     def remove(self, key: Any) -> None:
         self._chunks.pop(key, None)
@@ -68,7 +73,7 @@ class ScopedHostPolicy(CachePolicy):
 
     def evict(self, n: int, protected: set[Any]) -> list[tuple[Any, ChunkStatus]] | None:
         """Take out at least `n` chunks; None, and nothing changed, where that would be unfair."""
-        victims = self._policy.victims(n, self._asking, {bytes(key) for key in protected})
+        victims = self._policy.victims(n, self._asking(), {bytes(key) for key in protected})
         if victims is None:
             return None
         evicted = [(key, self._chunks[key]) for key in victims]

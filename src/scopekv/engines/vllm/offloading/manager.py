@@ -14,7 +14,8 @@ from vllm.v1.kv_offload.base import LookupResult
 from vllm.v1.kv_offload.tiering.manager import TieringOffloadingManager
 
 from scopekv.core.chains import Chain, Tag
-from scopekv.core.fetching import FetchPlan
+from scopekv.core.fetching import stalled
+from scopekv.engines.vllm.offloading.host_memory import drop
 from scopekv.engines.vllm.offloading.metrics import TierMetrics
 from scopekv.engines.vllm.offloading.planning import Planner
 from scopekv.engines.vllm.offloading.requests import TieredRequest, chunk_keys
@@ -22,15 +23,13 @@ from scopekv.engines.vllm.offloading.requests import TieredRequest, chunk_keys
 if TYPE_CHECKING:
     from scopekv.engines.vllm.plugin import Guard
 
+OTHERS_SECONDS = 0.02  # what a copy from the engine may take, whatever prefill costs
 # Prefill tokens a second, on a CPU or not, until the first step tells.
 FIRST_SPEED = {True: 200.0, False: 5000.0}
 
 
 class ScopedOffloadingManager(TieringOffloadingManager):
-    """vLLM's manager with scopes, plans, purges and retention.
-
-    Called in the engine's process, on its scheduler's thread alone.
-    """
+    """vLLM's manager with scopes, plans, purges and retention. On its scheduler's thread alone."""
 
     def __init__(
         self,
@@ -48,6 +47,7 @@ class ScopedOffloadingManager(TieringOffloadingManager):
         self._groups = groups
         self.requests: dict[str, TieredRequest] = {}
         self._metrics_of_tiers = TierMetrics()
+        self._step = 0
         chunk_bytes = int(primary_tier.get_kv_memoryview().strides[0])
         self.planner = Planner(
             tokens_per_chunk, chunk_bytes, FIRST_SPEED[current_platform.is_cpu()]
@@ -87,30 +87,47 @@ class ScopedOffloadingManager(TieringOffloadingManager):
         """vLLM's, but for requests without a ticket: nobody could ever read their blocks again."""
         asked = self.requests.get(req_context.req_id)
         wanted = keys if asked is not None and asked.grants else ()
+        self.primary_tier._policy.serve(req_context)
         return super().prepare_store(wanted, req_context)
+
+    def reset_cache(self) -> None:
+        super().reset_cache()
+        for req_id in self.requests.keys() - self._req_state.keys():
+            del self.requests[req_id]
+        for asked in self.requests.values():
+            asked.start_over()
+
+    def place_of(self, key: bytes, req_context: Any) -> tuple[Chain | None, bytes | None, int]:
+        """The chain of a request's block, the key of the block before it, and its depth. O(1)."""
+        asked = self.requests.get(req_context.req_id)
+        end = req_context.get_offload_key_position(key)
+        if asked is None or end is None:
+            return None, None, 0
+        depth = max(0, end // self.planner.chunk_tokens - 1)
+        hashes = asked.request.block_hashes if asked.request is not None else ()
+        before = depth * self._hashes_per_chunk - 1
+        parent = bytes(hashes[before]) + key[-4:] if 0 <= before < len(hashes) else None
+        return self.chain_of(key, req_context), parent if parent != key else None, depth
 
     # --- lookups --------------------------------------------------------------------------------
 
-    def lookup(
-        self, key: Any, req_context: Any, *, exclude_tier_idx: int | None = None
-    ) -> LookupResult:
+    def lookup(self, key: Any, req_context: Any, *, exclude_tier_idx: int | None = None) -> Any:
         """vLLM's lookup, with the request's plan between host memory and the tiers."""
         self._maybe_process_finished_jobs()
         asked = self.requests.get(req_context.req_id)
-        if asked is not None and self._is_last(asked, key, req_context):
+        end = req_context.get_offload_key_position(key)
+        if asked is not None and self._is_last(asked, end):
             return LookupResult.MISS
-        new_scan = asked is not None and asked.looks_at(req_context.get_offload_key_position(key))
+        new_scan = asked is not None and asked.looks_at(end, self._step)
         found = self.primary_tier.lookup(key, req_context)
         if found is LookupResult.HIT:
             return found
         if found is LookupResult.HIT_PENDING:
-            return LookupResult.MISS if asked is not None and asked.given_up else found
+            return LookupResult.MISS if self._tired(asked, bytes(key)) else found
         if asked is None or not asked.grants or asked.given_up or not self.secondary_tiers:
             return LookupResult.MISS
         if asked.deferred and not new_scan:
-            return (
-                LookupResult.MISS
-            )  # ends a scan that is put off already; a plan begins at a start
+            return LookupResult.MISS  # ends a scan that is put off; a plan begins at a start
         asked.broke(bytes(key), len(self.secondary_tiers))
         asked.deferred = asked.plan is None and not self._planned(asked, key)
         if asked.deferred:
@@ -118,6 +135,7 @@ class ScopedOffloadingManager(TieringOffloadingManager):
         source = asked.sources.pop(bytes(key), None)
         if source is None or source == exclude_tier_idx:
             return LookupResult.MISS
+        self.primary_tier._policy.serve(req_context)
         if not self._initiate_promotion(source, key, req_context):
             return LookupResult.MISS
         asked.promised.add(bytes(key))
@@ -125,14 +143,26 @@ class ScopedOffloadingManager(TieringOffloadingManager):
         return LookupResult.HIT_PENDING
 
     @staticmethod
-    def _is_last(asked: TieredRequest, key: Any, req_context: Any) -> bool:
+    def _is_last(asked: TieredRequest, end: int | None) -> bool:
         """Whether a block ends the prompt: then the engine computes it, whatever is cached.
 
         Its own cache is read no further either, so the last step has one shape wherever the
         blocks before came from (L7).
         """
-        end = req_context.get_offload_key_position(key)
         return asked.request is not None and end is not None and end >= asked.request.num_tokens
+
+    def _tired(self, asked: TieredRequest | None, key: bytes) -> bool:
+        """Whether a request waits no longer for a block that is on its way.
+
+        For its own fetch a plan says how long; for another's, which nobody may be watching any
+        more, its patience with tiers.
+        """
+        if asked is None or asked.given_up or asked.request is None:
+            return asked is not None and asked.given_up
+        if key in asked.promised:
+            return False
+        patience = self.planner.patience_seconds(0, asked.request.num_prompt_tokens)[1]
+        return asked.waited("others") > max(OTHERS_SECONDS, patience)
 
     def _planned(self, asked: TieredRequest, key: Any) -> bool:
         """Decide what to fetch from `key` on. False: a tier does not know yet, ask again.
@@ -187,7 +217,7 @@ class ScopedOffloadingManager(TieringOffloadingManager):
         for places in zip(*answers, strict=True):
             if True in places:
                 tier_idx = places.index(True)
-            elif None in places and patient and not runs:
+            elif None in places and patient:
                 return None
             else:
                 break
@@ -203,20 +233,26 @@ class ScopedOffloadingManager(TieringOffloadingManager):
             if (asked := self.requests.get(req_id)) is not None:
                 asked.start_over()
         self._give_up_stalled()
+        self._step += 1
 
     def _give_up_stalled(self) -> None:
         """Recompute what a stalled fetch holds up (L9): its blocks are a miss from now on."""
+        fetches: dict[str, list[tuple[Any, Any]]] = {}
         for metadata in self._jobs.values():
             job = metadata.transfer_job
-            asked = self.requests.get(job.req_context.req_id)
-            if not job.is_promotion:
+            if job.is_promotion:
+                tier = self.secondary_tiers[metadata.tier_idx]
+                fetches.setdefault(job.req_context.req_id, []).append((tier, job))
+        for req_id, jobs in fetches.items():
+            asked = self.requests.get(req_id)
+            if asked is None or asked.plan is None or asked.given_up:
                 continue
-            tier = self.secondary_tiers[metadata.tier_idx]
-            plan: FetchPlan | None = asked.plan if asked is not None else None
-            if asked is None or plan is None:
-                continue
-            if tier.stalled(job, asked.waited("fetch"), plan):
-                tier.abandon(job)
+            under_way = sum(tier.progress(job) for tier, job in jobs)
+            begun = sum(len(job.keys) for _, job in jobs)
+            done = max(0, len(asked.promised) - begun + under_way)
+            if stalled(asked.waited("fetch"), done, asked.plan):
+                for tier, job in jobs:
+                    tier.abandon(job)
                 asked.given_up = True
                 self.planner.counts["given_up"] += 1
 
@@ -244,33 +280,16 @@ class ScopedOffloadingManager(TieringOffloadingManager):
     def purge_host(self, tags: frozenset[Tag]) -> tuple[int, int]:
         """Drop the host's blocks that these tags cover; return (removed, busy)."""
         origin_of = self._guard.origin
-        return self._drop(
-            lambda key: (
-                (origin := origin_of(key[:-4])) is not None and not origin.tags.isdisjoint(tags)
-            )
-        )
+
+        def covered(key: bytes) -> bool:
+            origin = origin_of(key[:-4])
+            return origin is not None and not origin.tags.isdisjoint(tags)
+
+        return drop(self.primary_tier, covered)
 
     def expire_host(self, expired: Collection[bytes]) -> tuple[int, int]:
         """Drop the host's blocks with these hashes: their time is over."""
-        return self._drop(lambda key: key[:-4] in expired)
-
-    def _drop(self, wanted: Any) -> tuple[int, int]:
-        host, removed, busy = self.primary_tier, 0, 0
-        view = host.get_kv_memoryview()
-        row = view.strides[0]
-        flat = view.cast("B")
-        for key in [key for key in host._policy.held() if wanted(bytes(key))]:
-            chunk = host._policy.get(key)
-            if chunk.ref_cnt != 0:  # being written, loaded or cascaded: try again
-                busy += 1
-                continue
-            host._policy.remove(key)
-            host._num_evictable_cache_chunks -= 1
-            flat[chunk.chunk_id * row : (chunk.chunk_id + 1) * row] = bytes(row)
-            host._free_chunk(chunk)
-            removed += 1
-        flat.release()
-        return removed, busy
+        return drop(self.primary_tier, lambda key: key[:-4] in expired)
 
     def host_holds(self, block_hash: bytes) -> bool:
         """Whether host memory has a block of this hash, of whatever group."""

@@ -58,6 +58,7 @@ class Planner:
     ) -> FetchPlan:
         """Decide about the blocks after `cached_tokens`; `runs` are (tier, blocks) in order."""
         curve = self.prefill.curve()
+        total_tokens = max(1, total_tokens)
         demand = Demand(
             total_tokens,
             min(cached_tokens, total_tokens),

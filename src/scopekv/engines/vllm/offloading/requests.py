@@ -10,7 +10,7 @@ from typing import Any
 
 from scopekv.core.chains import Chain, chain_at
 from scopekv.core.fetching import FetchPlan
-from scopekv.core.tickets import Grant
+from scopekv.core.tickets import TOKENS_MAX, Grant
 from scopekv.engines.vllm.offloading.planning import told
 
 
@@ -19,7 +19,6 @@ class TieredRequest:
     """`grants` is empty for a request without a verified ticket: no tier serves it.
 
     `sources`: offload key to the index of the tier it is fetched from, once `plan` is made.
-    `keys`: the request's offload keys in order, as far as they are known.
     """
 
     request: Any
@@ -33,6 +32,7 @@ class TieredRequest:
     given_up: bool = False
     deferred: bool = False  # the scan under way is put off
     _last_end: int = 0
+    _last_step: int = -1
     _chains: dict[int, Chain] = field(default_factory=dict)
 
     def chain(self, end: int) -> Chain:
@@ -42,13 +42,14 @@ class TieredRequest:
             found = self._chains[end] = chain_at(self.grants, end)
         return found
 
-    def looks_at(self, end: int | None) -> bool:
+    def looks_at(self, end: int | None, step: int) -> bool:
         """Note a look-up of the block that ends at `end`; true for the first of a scan.
 
-        vLLM looks a prompt's blocks up in order, and again from the start at its next try.
+        vLLM looks a prompt's blocks up in order, once a step, and begins after what its own cache
+        has by then.
         """
-        first = end is None or end <= self._last_end or not self._last_end
-        self._last_end = end or 0
+        first = end is None or end <= self._last_end or step != self._last_step
+        self._last_end, self._last_step = end or 0, step
         if first:
             self.deferred = False
         return first
@@ -65,6 +66,10 @@ class TieredRequest:
             report["decision"] = told(self.plan)
         return report
 
+    def whole_chain(self) -> Chain:
+        """Every scope of the request."""
+        return chain_at(self.grants, TOKENS_MAX)
+
     def broke(self, key: bytes, tries_max: int) -> bool:
         """Whether a fetch of `key` failed and another tier may have it: then decide anew.
 
@@ -79,7 +84,7 @@ class TieredRequest:
         return True
 
     def start_over(self) -> None:
-        """The request was preempted: what was planned for it is over."""
+        """The request was preempted, or the caches emptied: what was planned for it is over."""
         self.plan = None
         self.since.clear()
         self.sources.clear()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +18,15 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from scopekv.core.chains import Chain
-from scopekv.core.fetching import FetchPlan, stalled
 from scopekv.engines.tiers import with_credentials
 from scopekv.engines.vllm.plugin import installed_guard
-from scopekv.errors import ConfigError
+from scopekv.errors import ConfigError, Misuse
 from scopekv.store.tier import Block, Presence, SealedTier, open_tier
 
 if TYPE_CHECKING:
     from scopekv.engines.vllm.offloading.manager import ScopedOffloadingManager
 
-DRAIN_SECONDS_MAX = 30.0
+log = logging.getLogger("vllm.scopekv")
 _PRESENT = {Presence.PRESENT: True, Presence.ABSENT: False, Presence.UNKNOWN: None}
 
 
@@ -70,6 +69,7 @@ class SealedTierManager(SecondaryTierManager):
         self._flat = primary_kv_view.cast("B")
         self._jobs: dict[int, Any] = {}
         self._ready: list[JobResult] = []
+        self._refused = 0  # jobs that were an error of ours; the first is logged
         self._manager: ScopedOffloadingManager | None = None
 
     def bind(self, manager: ScopedOffloadingManager) -> None:
@@ -97,17 +97,13 @@ class SealedTierManager(SecondaryTierManager):
         return LookupResult.HIT if answer else LookupResult.MISS
 
     def submit_load(self, job_metadata: Any) -> None:
-        blocks = self._blocks(job_metadata)
-        self._jobs[job_metadata.job_id] = job_metadata
-        if blocks is None:  # its request is gone: nothing was read
+        if not self._submit(job_metadata, self.sealed.load):  # nothing was read
             self._finish(JobResult(job_metadata.job_id, success=False))
-        else:
-            self.sealed.load(job_metadata.job_id, blocks)
 
-    def stalled(self, job: Any, elapsed_seconds: float, plan: FetchPlan) -> bool:
-        """Whether a request that thought of its tiers so long ago should wait for this no more."""
+    def progress(self, job: Any) -> int:
+        """How many blocks of a load are there."""
         done = self.sealed.progress(job.job_id)
-        return done is not None and stalled(elapsed_seconds, done, plan)
+        return len(job.keys) if done is None else done
 
     def speed_report(self) -> dict[str, Any]:
         """What fetching costs now, as measured."""
@@ -126,12 +122,25 @@ class SealedTierManager(SecondaryTierManager):
     # --- write path -----------------------------------------------------------------------------
 
     def submit_store(self, job_metadata: Any) -> None:
-        blocks = self._blocks(job_metadata)
-        self._jobs[job_metadata.job_id] = job_metadata
-        if blocks is None:
+        if not self._submit(job_metadata, self.sealed.store):
             self._finish(JobResult(job_metadata.job_id, success=True))
-        else:
-            self.sealed.store(job_metadata.job_id, blocks)
+
+    def _submit(self, job: Any, move: Callable[[int, list[Block]], None]) -> bool:
+        """Hand a job over; False where its blocks cannot be moved, as when its request is gone.
+
+        Raises nothing: on the scheduler's thread an error ends the engine.
+        """
+        self._jobs[job.job_id] = job
+        try:
+            blocks = self._blocks(job)
+            if blocks is not None:
+                move(job.job_id, blocks)
+        except Misuse:
+            if not self._refused:
+                log.exception("ScopeKV: a tier refused a job, so its blocks are made again.")
+            self._refused += 1
+            return False
+        return blocks is not None
 
     def _blocks(self, job: Any) -> list[Block] | None:
         """The job's blocks with their scopes and places; None unless all are known."""
@@ -147,7 +156,7 @@ class SealedTierManager(SecondaryTierManager):
             if chain is None:
                 return None
             end = position(key)
-            depth = end // planner.chunk_tokens - 1
+            depth = max(0, end // planner.chunk_tokens - 1)
             blocks.append(
                 Block(
                     chain,
@@ -165,7 +174,9 @@ class SealedTierManager(SecondaryTierManager):
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
         for done in self.sealed.finished():
-            job = self._jobs[done.job_id]
+            job = self._jobs.get(done.job_id)
+            if job is None:  # refused half-way: told already
+                continue
             keys = list(job.keys)
             whole = len(done.ok) == len(keys)
             self._finish(
@@ -185,14 +196,14 @@ class SealedTierManager(SecondaryTierManager):
         self._ready.append(result)
 
     def drain_jobs(self) -> None:
-        """Wait for what is under way, bounded; loads that do not end are abandoned."""
-        limit = time.monotonic() + DRAIN_SECONDS_MAX
-        while self._jobs and time.monotonic() < limit:
-            self._ready.extend(self.get_finished_jobs())
-            time.sleep(0.001)
+        """End what is under way now: loads are abandoned, queued stores dropped.
+
+        After it no byte of host memory is written or read: an abandoned job ends at once, and a
+        store that is being sealed looks at its job before it puts anything.
+        """
         for job in list(self._jobs.values()):
             self.sealed.abandon(job.job_id)
-        self._ready.extend(self.get_finished_jobs())
+        self._ready = list(self.get_finished_jobs())
 
     # --- the rest of vLLM's contract ------------------------------------------------------------
 

@@ -1,0 +1,172 @@
+"""Prefixes by name: marks along a prompt, and a bounded memory of what was sent where.
+
+    token    0 .......... 256 .......... 512 ....... a ...... 768 ... 2048 ... 4096 .... 4608
+    marks               m1             m2         m(a)      m3
+                         \\ each over all tokens and all (scope, epoch) before it
+
+A mark covers the scopes that overlap what it names, so equal tokens of two callers' own scopes
+have different marks: no affinity between strangers (L4).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, NewType
+
+from scopekv.core.encoding import encode
+from scopekv.errors import Misuse
+
+MarkId = NewType("MarkId", bytes)  # 16 bytes
+
+MARK_TOKENS = 256
+FINE_TOKENS = 2048  # up to here; from there on marks lie an eighth of their position apart
+TOKEN_BYTES = 4
+MARK_BYTES = 16
+MARKS_MAX = 128  # of one prompt, those of its segments' ends included
+
+
+class Mark(NamedTuple):
+    """The prefix of tokens [0, end) under its scopes."""
+
+    end: int
+    id: MarkId
+
+
+class Stretch(NamedTuple):
+    """Tokens up to `end`, None for the rest, under this scope in this epoch."""
+
+    end: int | None
+    scope: tuple[str, ...]  # its kind and path
+    epoch: int
+
+
+def marks(packed: bytes, stretches: Sequence[Stretch], key: bytes) -> tuple[Mark, ...]:
+    """Return the marks of a prompt of `packed` tokens (4 bytes each), in order.
+
+    `key`: random bytes of this process, so that a mark says nothing elsewhere. A tail
+    that is shorter than the distance between marks has none. Cost: one pass, about 1 GB/s.
+    """
+    state = hashlib.sha256(key)
+    found: list[Mark] = []
+    total, at = len(packed) // TOKEN_BYTES, 0
+    for stretch in stretches:
+        end = total if stretch.end is None else min(stretch.end, total)
+        state.update(_owner(stretch.scope, stretch.epoch))
+        while at < end and len(found) < MARKS_MAX:
+            step = _step(at)
+            due = at - at % step + step
+            upto = min(due, end)
+            state.update(packed[at * TOKEN_BYTES : upto * TOKEN_BYTES])
+            at = upto
+            if at == due or stretch.end is not None:
+                found.append(Mark(at, MarkId(state.copy().digest()[:MARK_BYTES])))
+    return tuple(found)
+
+
+def _step(at: int) -> int:
+    """From one mark to the next, after token `at`: a power of two, so that marks stay aligned."""
+    return MARK_TOKENS if at < FINE_TOKENS else 1 << (at.bit_length() - 4)
+
+
+@lru_cache(maxsize=4096)
+def _owner(scope: tuple[str, ...], epoch: int) -> bytes:
+    return encode("scopekv/mark/1", list(scope), epoch)
+
+
+class SentPrefixes:
+    """Which instances were sent which prefixes of late. Bounded: the least recent goes first."""
+
+    def __init__(self, *, marks_max: int = 65_536) -> None:
+        if marks_max < 1:
+            raise Misuse("a memory holds at least one mark")
+        self._max = marks_max
+        self._sent: OrderedDict[MarkId, frozenset[str]] = OrderedDict()
+        self._sets: dict[frozenset[str], frozenset[str]] = {}  # each set once
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def sent(self, name: str, prompt: Iterable[Mark]) -> None:
+        """Note that an instance gets a prompt with these marks."""
+        for mark in prompt:
+            names = self._sent.get(mark.id, frozenset())
+            if name not in names:
+                names |= {name}
+                self._sent[mark.id] = self._sets.setdefault(names, names)
+            self._sent.move_to_end(mark.id)
+        while len(self._sent) > self._max:
+            self._sent.popitem(last=False)
+
+    def tokens(self, prompt: Sequence[Mark]) -> Mapping[str, int]:
+        """How many leading tokens of a prompt each instance was sent; those with none are left out.
+
+        Cost: O(marks that anybody has).
+        """
+        found: dict[str, int] = {}
+        left: frozenset[str] | None = None
+        for mark in prompt:
+            names = self._sent.get(mark.id, frozenset())
+            left = names if left is None else left & names
+            if not left:
+                break
+            for name in left:
+                found[name] = mark.end
+        return found
+
+    def forget(self, name: str) -> None:
+        """An instance has lost its memory. Cost: one pass over everything."""
+        for mark_id, names in list(self._sent.items()):
+            if name in names:
+                rest = names - {name}
+                if rest:
+                    self._sent[mark_id] = rest
+                else:
+                    del self._sent[mark_id]
+        self._sets = {names: names for names in set(self._sent.values())}
+
+
+class PrefixesInFlight:
+    """How many requests in flight on each instance share a prefix. Conservation: placed - ended."""
+
+    def __init__(self) -> None:
+        self._counts: dict[MarkId, dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def placed(self, name: str, prompt: Iterable[Mark]) -> None:
+        for mark in prompt:
+            counts = self._counts.setdefault(mark.id, {})
+            counts[name] = counts.get(name, 0) + 1
+
+    def ended(self, name: str, prompt: Iterable[Mark]) -> None:
+        """Undo one `placed` with the same arguments."""
+        for mark in prompt:
+            counts = self._counts[mark.id]
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
+                if not counts:
+                    del self._counts[mark.id]
+
+    def tokens(self, prompt: Sequence[Mark]) -> Mapping[str, int]:
+        """How many leading tokens of a prompt are on their way to each instance, or being made."""
+        found: dict[str, int] = {}
+        for mark in prompt:
+            counts = self._counts.get(mark.id)
+            if counts is None:
+                break
+            for name in counts:
+                found[name] = mark.end
+        return found
+
+    def hot(self, prompt: Sequence[Mark], least: int) -> tuple[int, Mapping[str, int]]:
+        """The longest prefix that `least` requests in flight share: its end, and where they are."""
+        for mark in reversed(prompt):
+            counts = self._counts.get(mark.id)
+            if counts is not None and sum(counts.values()) >= least:
+                return mark.end, counts
+        return 0, {}

@@ -1,0 +1,127 @@
+"""What of a client's headers reaches an engine, and of an engine's answer a client (R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from scopekv.errors import Misuse, Unavailable
+from scopekv.gateway.http.answer import UpstreamResponse
+from scopekv.gateway.http.messages import Headers, Request, end_to_end
+from scopekv.gateway.http.reply import Reply
+from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.prompts import Prompt
+from scopekv.gateway.routing import Route
+from scopekv.gateway.usage import (
+    Shares,
+    StreamTap,
+    hit_tokens,
+    read_usage,
+    take_report,
+    with_detail,
+)
+
+ERROR_BYTES_MAX = 1 << 16
+ANSWER_BYTES_MAX = 64 << 20
+_JSON: Headers = [(b"content-type", b"application/json")]
+
+# Credentials, what narrows, and what would pick a request's name, rank or encoding in the engine.
+_STRIPPED_HEADERS = frozenset(
+    (
+        *(b"authorization", b"cookie", b"x-api-key", b"api-key", b"host", b"expect"),
+        *(b"accept-encoding", b"content-type", b"content-encoding", b"x-request-id"),
+        *(b"x-session-id", b"x-correlation-id", b"x-data-parallel-rank", b"x-vllm-priority"),
+        *(b"openai-organization", b"openai-project"),
+    )
+)
+# "endpoint-load-metrics-format" makes vLLM tell its load, which is all tenants' (L10).
+_STRIPPED_PREFIXES = (b"x-scopekv-", b"x-vllm-", b"endpoint-load-metrics")
+CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name another tenant
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Passing:
+    """A good answer on its way to the client, and what is read of it in passing."""
+
+    path: str
+    body: Mapping[str, Any]
+    detail: bool  # the client asked what was cached of each segment
+    prompt: Prompt
+    route: Route
+    metrics: Metrics
+
+    async def whole(self, answer: UpstreamResponse, reply: Reply) -> None:
+        content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
+        usage = read_usage(content)
+        self.route.answered(usage)
+        if usage is not None:
+            self.metrics.counted(usage.prompt_tokens, hit_tokens(usage, self.prompt.segments))
+            if self.detail:
+                content = with_detail(content, usage, Shares(self.prompt.segments), report)
+        self.metrics.answered(self.path, 200)
+        reply.send(200, passed(answer.headers), content)
+
+    async def stream(self, answer: UpstreamResponse, reply: Reply) -> None:
+        """Pass a stream on. Its head waits for the first event: until then all can still change."""
+        options = self.body.get("stream_options") or {}
+        shares = Shares(self.prompt.segments) if self.detail else None
+        tap = StreamTap(asked=options.get("include_usage") is True, shares=shares)
+        # What has come goes on in one write: each wakes the client, and costs more than parsing.
+        last = b""
+        async for chunk in answer.stream():
+            data = tap.feed(chunk)
+            if not reply.started:
+                self.route.first_token()
+                if data:
+                    await reply.start(200, passed(answer.headers), data)
+            elif answer.ended:
+                last = data
+            elif data:
+                await reply.write(data)
+        if not reply.started:
+            await reply.start(200, passed(answer.headers))
+        await reply.finish(last + tap.rest())
+        self.route.answered(tap.usage)
+        self.metrics.answered(self.path, 200)
+        if tap.usage is not None:
+            self.metrics.counted(
+                tap.usage.prompt_tokens, hit_tokens(tap.usage, self.prompt.segments)
+            )
+
+
+async def pass_error(
+    answer: UpstreamResponse, secrets: tuple[bytes, ...], reply: Reply, metrics: Metrics
+) -> None:
+    """Pass the engine's own words on, unless they repeat what a client must not see."""
+    content = await answer.read(ERROR_BYTES_MAX)
+    if answer.status in (401, 403):
+        raise Unavailable("the engine refused this gateway's own key")
+    if any(secret in content for secret in secrets) or not is_error(content):
+        raise Misuse("the engine did not accept this request; check its fields and their types")
+    metrics.answered("engine_error", answer.status)
+    wait = answer.header(b"retry-after")
+    reply.send(answer.status, [*_JSON, *([(b"retry-after", wait)] if wait else [])], content)
+
+
+def to_pass(request: Request) -> Headers:
+    return [
+        (name, value)
+        for name, value in end_to_end(request.headers)
+        if name not in _STRIPPED_HEADERS and not name.startswith(_STRIPPED_PREFIXES)
+    ]
+
+
+def passed(headers: Headers) -> Headers:
+    hidden = (b"server", b"date", b"endpoint-load-metrics")
+    return [(k, v) for k, v in end_to_end(headers) if k not in hidden]
+
+
+def is_error(content: bytes) -> bool:
+    try:
+        decoded = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(decoded, dict) and "error" in decoded

@@ -1,0 +1,77 @@
+"""The adapters that cases of tiers run on, and tiers over them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from scopekv.ports import ObjectStore
+from scopekv.simulate.sealed_tier import TierStage, small_settings
+from tests.cases.tier_places import DirectoryPlace, Place, ServerPlace, SimulatedPlace
+from tests.contracts.object_servers import S3Server, ValkeyServers
+
+ServersT = TypeVar("ServersT", ValkeyServers, S3Server)
+SERVERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("valkey", "s3")]
+PLACES = ["simulated", "directory", *SERVERS]
+
+
+@contextlib.contextmanager
+def _running(servers: ServersT) -> Iterator[ServersT]:
+    try:
+        servers.start()
+        yield servers
+    finally:
+        servers.kill()
+
+
+@pytest.fixture(scope="session")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServers]:
+    with _running(ValkeyServers(tmp_path_factory.mktemp("valkey"))) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with _running(S3Server(tmp_path_factory.mktemp("s3"))) as server:
+        yield server
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """An empty store of each kind in turn."""
+    made: Place
+    if request.param == "simulated":
+        made = SimulatedPlace()
+    elif request.param == "directory":
+        made = DirectoryPlace(tmp_path / "objects")
+    else:
+        made = ServerPlace(request.getfixturevalue(request.param))
+    yield made
+    made.close()
+
+
+class Start(Protocol):
+    """Makes a tier that has listed its store; `store` for another client than the place's own."""
+
+    def __call__(self, store: ObjectStore | None = None, **settings: Any) -> TierStage: ...
+
+
+@pytest.fixture
+def start(place: Place) -> Iterator[Start]:
+    """Tiers with short times, except for the time after which a call counts as hanging."""
+    stages: list[TierStage] = []
+
+    def begin(store: ObjectStore | None = None, **settings: Any) -> TierStage:
+        names = ("admission", "namespace", "random", "broker", "clock")
+        more = {name: settings.pop(name) for name in names if name in settings}
+        small = small_settings(**{"stall_seconds": 60.0, "shared": place.shared, **settings})
+        stages.append(TierStage(store or place.open(), settings=small, **more))
+        return stages[-1].ready()
+
+    yield begin
+    for stage in stages:
+        stage.close()

@@ -1,0 +1,123 @@
+"""Laws of the location index: it is its reference, gives its room back, and never exaggerates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scopekv.core.events import Medium
+from scopekv.core.locations import BLOCK_BYTES, LocationIndex
+from tests.reference.locations import ReferenceIndex
+
+NAMES = ("a", "b", "c")
+MEDIA = st.sampled_from(list(Medium))
+HASHES = st.lists(st.integers(0, 12), max_size=6)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("add", "remove", "clear", "forget", "tidy", "load")),
+        st.sampled_from(NAMES),
+        MEDIA,
+        HASHES,
+    ),
+    max_size=60,
+)
+
+
+def run(
+    steps: Sequence[tuple[str, str, Medium, list[int]]],
+) -> tuple[LocationIndex, ReferenceIndex]:
+    index, reference = LocationIndex(), ReferenceIndex()
+    for name in NAMES:
+        index.join(name)
+        reference.join(name)
+    for step, name, medium, hashes in steps:
+        if step == "tidy":
+            index.tidy()
+        elif step == "load":
+            load = index.load(name)
+            load.add(medium, hashes)
+            load.commit()
+            for one in Medium:
+                reference.clear(name, one)
+            reference.add(name, medium, hashes)
+        elif step == "forget":
+            index.forget(name)
+            for one in Medium:
+                reference.clear(name, one)
+        elif step == "clear":
+            index.clear(name, medium)
+            reference.clear(name, medium)
+        elif step == "add":
+            index.add(name, medium, hashes)
+            reference.add(name, medium, hashes)
+        else:
+            index.remove(name, medium, hashes)
+            reference.remove(name, medium, hashes)
+    return index, reference
+
+
+@given(STEPS, st.lists(st.integers(0, 12), max_size=10))
+def test_the_index_is_the_reference_for_any_history(
+    steps: list[tuple[str, str, Medium, list[int]]], chain: list[int]
+) -> None:
+    index, reference = run(steps)
+    for name in NAMES:
+        for medium in Medium:
+            assert index.contents(name, medium) == reference.held[name][medium]
+            assert index.size(name, medium) == len(reference.held[name][medium])
+    found = index.locate(chain, NAMES)
+    assert found == {name: reference.reach(name, chain) for name in NAMES}
+
+
+@given(STEPS)
+def test_what_is_forgotten_gives_its_room_back(
+    steps: list[tuple[str, str, Medium, list[int]]],
+) -> None:
+    index, _ = run(steps)
+    for name in NAMES:
+        index.leave(name)
+    while index.tidy():
+        pass
+    assert len(index) == 0
+
+
+@given(STEPS, st.lists(st.integers(0, 12), max_size=10))
+def test_a_full_index_never_says_more_than_there_is(
+    steps: list[tuple[str, str, Medium, list[int]]], chain: list[int]
+) -> None:
+    _, reference = run(steps)
+    small = LocationIndex(1 << 20)
+    small._table.blocks_max = 5
+    for name in NAMES:
+        small.join(name)
+    for step, name, medium, hashes in steps:
+        if step == "add":
+            small.add(name, medium, hashes)
+        elif step == "remove":
+            small.remove(name, medium, hashes)
+        elif step == "clear":
+            small.clear(name, medium)
+        elif step == "forget":
+            small.forget(name)
+        elif step == "load":
+            load = small.load(name)
+            load.add(medium, hashes)
+            load.commit()
+        assert len(small) <= 5
+    for name in NAMES:
+        for medium in Medium:
+            assert small.contents(name, medium) <= reference.held[name][medium]
+        if not small.partial(name):
+            assert small.locate(chain, [name])[name] <= reference.reach(name, chain)
+
+
+def test_memory_is_bounded_in_bytes() -> None:
+    index = LocationIndex(1 << 20)
+    index.join("a")
+    index.add("a", Medium.ENGINE, range(1 << 15))
+    assert index.used_bytes <= 1 << 20
+    assert index.left_out == (1 << 15) - (1 << 20) // BLOCK_BYTES
+    assert index.partial("a")
+    assert not index.roomy
