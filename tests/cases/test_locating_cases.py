@@ -26,6 +26,8 @@ from scopekv.simulate.engine import SimulatedEngine
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
 
+pytestmark = pytest.mark.slow
+
 PROMPT = text_of("question", 120)
 
 

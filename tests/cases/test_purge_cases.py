@@ -13,6 +13,8 @@ from scopekv.gateway.administration.views import ReceiptView
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
 
+pytestmark = pytest.mark.slow
+
 BLOCK = 32
 
 

@@ -18,6 +18,8 @@ from scopekv.simulate.engine import SimulatedEngine
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
 
+pytestmark = pytest.mark.slow
+
 RECOVERY_SECONDS = 5.0  # a bound of the case, not a measurement
 
 

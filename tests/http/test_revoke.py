@@ -17,7 +17,7 @@ from scopekv.simulate.client import Answer
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 Keys = dict[str, str]
 TRIALS = 12
 IN_FLIGHT = 20

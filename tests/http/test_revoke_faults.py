@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from scopekv.gateway.administration import LOCAL_OPERATOR as _LOCAL
 from scopekv.gateway.instances import Fleet, InstanceAddress, Isolation
 from scopekv.ports import ReceiptLine
@@ -14,6 +16,8 @@ from scopekv.simulate.client import Answer, PlainClient
 from scopekv.simulate.deployment import Deployment
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
+
+pytestmark = pytest.mark.slow
 
 
 async def revoke(stage: Stage, key: str, kind: str, **body: Any) -> Answer:

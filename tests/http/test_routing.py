@@ -25,6 +25,8 @@ from scopekv.simulate.engine import SimulatedEngine
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import ENGINE_KEY, Stage
 
+pytestmark = pytest.mark.slow
+
 SLOW = Behaviour(head_seconds=0.4)
 
 

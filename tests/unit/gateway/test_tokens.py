@@ -110,6 +110,7 @@ def stretches_of(prompt: list[tuple[str, str, bool]]) -> tuple[str, list[Stretch
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.slow
 def test_pieces_give_the_tokens_of_the_whole(make: Make, fresh: Fresh, variant: str) -> None:
     """The same, and the same ends, at the first pass, from the memo, and with a tiny memo."""
     plain, kept, tiny = make(variant), fresh(variant), fresh(variant, 3000)
