@@ -9,7 +9,7 @@ tenant sends unique prompts without a pause.
 
     victim_hit_rate_...   cached tokens / prompt tokens over the victim's requests
 
-The victim's conversations fit into what the directory guarantees it: half of it, shared by two.
+The victim's conversations fit into what the directory guarantees it: two fifths of it.
 The engine's own memory evicts what was used longest ago, whoever's it is; the tiers behind it keep
 each tenant's guaranteed share.
 """

@@ -22,7 +22,7 @@ class Shares:
     """
 
     capacity_bytes: int
-    guaranteed_fraction: float = 0.5
+    guaranteed_fraction: float = 0.8
 
     def __post_init__(self) -> None:
         if self.capacity_bytes < 1 or not 0 <= self.guaranteed_fraction <= 1:

@@ -8,9 +8,11 @@ import pytest
 
 from scopekv.simulate.client import Answer
 from scopekv.simulate.stage import text_of
-from tests.engine.tiers.conftest import OUTER, Tiered
+from tests.engine.tiers.conftest import OUTER, TRIES, Tiered
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
+
+
 GREEDY: dict[str, Any] = {"max_tokens": 8, "logprobs": True, "top_logprobs": 5}
 
 
@@ -41,11 +43,15 @@ async def test_l7_every_tier_gives_bit_for_bit_the_same_answer(
     await tiered.forget(host=False)
     found = {"engine": engine, "host": await ask("alice")}
     for place, tier in enumerate(OUTER):
-        await tiered.forget(host=True)
-        await tiered.wipe(*OUTER[:place])
         before = (await tiered.report())["tiers"][tier]["loaded"]
-        found[tier] = await ask("alice")
-        assert (await tiered.report())["tiers"][tier]["loaded"] > before, tier
+        for _ in range(TRIES):
+            await tiered.forget(host=True)
+            await tiered.wipe(*OUTER[:place])
+            found[tier] = await ask("alice")
+            if (await tiered.report())["tiers"][tier]["loaded"] > before:
+                break
+        else:
+            raise AssertionError(f"{tier} was never fetched from")
     for source, answer in found.items():
         assert answer == engine, source
 
@@ -69,5 +75,9 @@ async def test_i2_no_tier_serves_another_scope(tiered: Tiered, keys: dict[str, s
         await only()
         assert await cached("bob") == 0, tier
         assert await cached("ann") == 0, tier
-        await only()
-        assert await cached("alice") >= 2 * 32, f"{tier}: a hit within the scope"
+        hits = 0
+        for _ in range(TRIES):
+            await only()
+            if hits := await cached("alice"):
+                break
+        assert hits >= 2 * 32, f"{tier}: a hit within the scope"

@@ -70,8 +70,8 @@ def test_pressure_of_others_keeps_no_account_out_of_its_own_share() -> None:
     policy: ScopedPolicy[int] = ScopedPolicy(Shares(100))
     for key in range(95):
         policy.insert(key, Entry(b"flood", None, 0, 1, 1.0))
-    assert policy.guaranteed(b"quiet", 25)
-    assert not policy.guaranteed(b"quiet", 26)
+    assert policy.guaranteed(b"quiet", 40)
+    assert not policy.guaranteed(b"quiet", 41)
     assert not policy.guaranteed(b"flood", 1)
     admission = Admission()
     for account, wanted in (

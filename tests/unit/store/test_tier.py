@@ -169,13 +169,13 @@ def test_under_pressure_the_first_offer_is_not_written(
 ) -> None:
     stage = start(capacity_bytes=4 * OBJECT_BYTES, admission=Admission(fill_fraction=0.5))
     chain = stage.grant(link("user"))
-    blocks = [stage.block(chain, f"{i}") for i in range(3)]
+    blocks = [stage.block(chain, f"{i}") for i in range(4)]
     for block in blocks:
         stage.store(block)
-    assert stage.lookup(*blocks) == [PRESENT, PRESENT, ABSENT]
+    assert stage.lookup(*blocks) == [PRESENT, PRESENT, PRESENT, ABSENT], "three are guaranteed"
     assert stage.tier.counters()["not_admitted"] == 1
-    stage.store(blocks[2])
-    assert stage.lookup(blocks[2]) == [PRESENT]
+    stage.store(blocks[3])
+    assert stage.lookup(blocks[3]) == [PRESENT]
 
 
 def test_the_tail_of_a_prompt_goes_before_its_head(start: Start) -> None:
