@@ -304,3 +304,24 @@ def test_empty_folders_go_and_come_back_under_load(root: Path) -> None:
         list(pool.map(work, range(4)))
     assert not (root / A).exists()
     store.close()
+
+
+def test_an_empty_file_a_pipe_or_a_folder_in_an_objects_place_is_no_object(tmp_path: Path) -> None:
+    store = DirectoryStore(str(tmp_path / "objects"))
+    empty, pipe, inner = (ObjectKey("r60-" + "a" * 24, name) for name in ("e1", "e2", "e3"))
+    for key in (empty, pipe, inner):
+        store.put(key, [b"x"])
+        path = tmp_path / "objects" / key.chain / key.name
+        path.unlink()
+        if key == empty:
+            path.touch()
+        elif key == pipe:
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+    assert {stat.key for stat in store.objects()} == {empty}
+    assert store.get(empty, memoryview(bytearray(8))) == 0
+    assert store.get(pipe, memoryview(bytearray(8))) is None
+    assert store.get(inner, memoryview(bytearray(8))) is None
+    assert store.delete([empty, pipe, inner]) == 2
+    store.close()

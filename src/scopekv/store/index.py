@@ -118,8 +118,11 @@ class Index:
         """Note an object that a listing showed. True if it was new.
 
         What was forgotten after `since` (monotonic), as the listing began, is not taken up again:
-        the listing may have seen it before it went.
+        the listing may have seen it before it went. An empty object is none: a power cut leaves
+        such files, and the next store replaces them.
         """
+        if stat.size_bytes < 1:
+            return False
         with self._lock:
             record = self._records.get(stat.key)
             if record is not None:

@@ -201,3 +201,8 @@ def test_parents_are_known_while_they_are_there(index: Index) -> None:
     assert index.parent(None, 0) is None
     index.forget([key("1")])
     assert index.parent(b"h", 0) is None
+
+
+def test_an_empty_object_is_none(index: Index) -> None:
+    assert not index.found(ObjectStat(key("1"), 0, 1e9))
+    assert len(index) == 0

@@ -16,6 +16,7 @@ import errno
 import functools
 import itertools
 import os
+import stat
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -69,12 +70,15 @@ class DirectoryStore:
         path = path_of(key)
         with self._using() as root:
             try:
-                handle = os.open(f"{root}/{path}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                # A pipe in its place must not make us wait.
+                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+                handle = os.open(f"{root}/{path}", flags)
             except OSError as error:
                 self._absent(error)
                 return None
             try:
-                return _read(handle, into)
+                regular = stat.S_ISREG(os.fstat(handle).st_mode)
+                return _read(handle, into) if regular else None
             finally:
                 os.close(handle)
 
@@ -100,6 +104,8 @@ class DirectoryStore:
                 try:
                     os.unlink(f"{root}/{path}")
                     count += 1
+                except IsADirectoryError:
+                    pass  # somebody else's: no object was ever a folder
                 except OSError as error:
                     self._absent(error)
             chains = {key.chain for key in keys}
@@ -226,7 +232,8 @@ class DirectoryStore:
                         continue
                     with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                         status = entry.stat(follow_symlinks=False)
-                        found.append(ObjectStat(key, status.st_size, status.st_mtime))
+                        if stat.S_ISREG(status.st_mode):
+                            found.append(ObjectStat(key, status.st_size, status.st_mtime))
         yield from found
 
     def _quarantined(self, root: str) -> list[str]:
