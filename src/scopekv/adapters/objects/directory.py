@@ -29,7 +29,6 @@ from scopekv.ports.objects import Bytes, Wanted
 
 QUARANTINED_MAX = 16
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
-_TRIES = 3
 
 
 class DirectoryStore:
@@ -45,6 +44,7 @@ class DirectoryStore:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = os.path.abspath(root)
         self._lock = threading.Lock()
+        self._folders = threading.Lock()  # held while a folder is made and filled, or removed
         self._claim: Claim | None = None
         self._closed = False
         self._numbers = itertools.count()
@@ -113,7 +113,7 @@ class DirectoryStore:
                 if name.partition(".")[0] in chains:
                     _unlink(f"{root}/{QUARANTINE}/{name}")
             for chain in chains:
-                with contextlib.suppress(OSError):  # not empty, or gone: both are fine
+                with self._folders, contextlib.suppress(OSError):  # not empty, or gone: both fine
                     os.rmdir(f"{root}/{chain}")
         return count
 
@@ -207,15 +207,15 @@ class DirectoryStore:
                 self._claim = None
 
     def _show(self, temporary: str, root: str, chain: str, path: str) -> None:
-        """Rename into place. A `delete` may take the empty folder away between the two calls."""
-        for _ in range(_TRIES):
-            try:
-                os.rename(temporary, path)
-                return
-            except FileNotFoundError:
+        """Rename into place. Without the lock a `delete` could take the empty folder away between
+        the two calls; no other process does, since the directory is ours."""
+        try:
+            os.rename(temporary, path)
+        except FileNotFoundError:
+            with self._folders:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(f"{root}/{chain}", 0o700)
-        os.rename(temporary, path)
+                os.rename(temporary, path)
 
     def _folder(self, chain: str) -> Iterator[ObjectStat]:
         found = []
