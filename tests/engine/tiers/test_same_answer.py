@@ -43,12 +43,13 @@ async def test_l7_every_tier_gives_bit_for_bit_the_same_answer(
     await tiered.forget(host=False)
     found = {"engine": engine, "host": await ask("alice")}
     for place, tier in enumerate(OUTER):
-        before = (await tiered.report())["tiers"][tier]["loaded"]
         for _ in range(TRIES):
             await tiered.forget(host=True)
             await tiered.wipe(*OUTER[:place])
+            before = (await tiered.report())["tiers"][tier]["loaded"]
             found[tier] = await ask("alice")
-            if (await tiered.report())["tiers"][tier]["loaded"] > before:
+            loaded = (await tiered.report())["tiers"][tier]["loaded"] - before
+            if loaded and found[tier][0] == engine[0]:
                 break
         else:
             raise AssertionError(f"{tier} was never fetched from")
