@@ -17,8 +17,7 @@ class ScopedHostPolicy(CachePolicy):
 
     def __init__(self, cache_capacity: int) -> None:
         super().__init__(cache_capacity)
-        self._chunks: dict[bytes, ChunkStatus] = {}
-        self._policy: ScopedPolicy[bytes] = ScopedPolicy(Shares(max(1, cache_capacity)))
+        self.clear()
         self._context: Any = None
 
     def held(self) -> Collection[bytes]:
@@ -82,7 +81,8 @@ class ScopedHostPolicy(CachePolicy):
         return evicted
 
     def clear(self) -> None:
-        self.__init__(self.cache_capacity)  # type: ignore[misc]
+        self._chunks: dict[bytes, ChunkStatus] = {}
+        self._policy: ScopedPolicy[bytes] = ScopedPolicy(Shares(max(1, self.cache_capacity)))
 
     def mark_evictable(self, key: Any) -> None:
         self._policy.unpin(bytes(key))
