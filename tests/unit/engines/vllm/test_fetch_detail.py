@@ -1,4 +1,4 @@
-"""L10: what a caller is told of a decision says nothing of other tenants' load."""
+"""L10: the times that a caller is told are of its own work, not of other tenants' before it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from scopekv.core.fetching import Demand, PrefillSpeed, Run, TierSpeed, decide
 from scopekv.engines.vllm.offloading.planning import told
 
 
-def test_the_detail_of_a_decision_is_the_same_behind_any_queue() -> None:
+def test_the_times_of_a_decision_leave_the_queue_out() -> None:
     run = Run(TierSpeed(0.001, 1e9, samples=9), 60)
     shown = [
         told(decide(Demand(2000, 0, 32, 1 << 20, queue_seconds=queue), [run], PrefillSpeed()))
