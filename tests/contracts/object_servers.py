@@ -86,8 +86,11 @@ class ServerProcess:
             )
 
     def send(self, number: signal.Signals) -> None:
+        """A signal; a stop is only asked for by it, so this returns when all threads stand still."""
         if self._process is not None:
             self._process.send_signal(number)
+            if number == signal.SIGSTOP:
+                os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
         if self._process is not None:
