@@ -86,7 +86,7 @@ class ServerProcess:
             )
 
     def send(self, number: signal.Signals) -> None:
-        """A signal; a stop is only asked for by it, so this returns when all threads stand still."""
+        """Send it; a stop is awaited, as the threads run on for a while."""
         if self._process is not None:
             self._process.send_signal(number)
             if number == signal.SIGSTOP:
