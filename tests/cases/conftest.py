@@ -11,7 +11,7 @@ import pytest
 
 from scopekv.ports import ObjectStore
 from scopekv.simulate.sealed_tier import TierStage, small_settings
-from tests.cases.tier_places import DirectoryPlace, Place, ServerPlace, SimulatedPlace
+from tests.cases.tier_places import DirectoryPlace, Gate, Place, ServerPlace, SimulatedPlace
 from tests.contracts.object_servers import S3Server, ValkeyServers
 
 ServersT = TypeVar("ServersT", ValkeyServers, S3Server)
@@ -64,14 +64,19 @@ class Start(Protocol):
 def start(place: Place) -> Iterator[Start]:
     """Tiers with short times, except for the time after which a call counts as hanging."""
     stages: list[TierStage] = []
+    gates: list[Gate] = []
 
     def begin(store: ObjectStore | None = None, **settings: Any) -> TierStage:
         names = ("admission", "namespace", "random", "broker", "clock")
         more = {name: settings.pop(name) for name in names if name in settings}
         small = small_settings(**{"stall_seconds": 60.0, "shared": place.shared, **settings})
         stages.append(TierStage(store or place.open(), settings=small, **more))
+        if isinstance(store, Gate):
+            gates.append(store)
         return stages[-1].ready()
 
     yield begin
+    for gate in gates:
+        gate.let_through()  # or closing waits for what is held
     for stage in stages:
         stage.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ LAW = settings(deadline=None, suppress_health_check=list(HealthCheck))
 def make(model_dir: Path) -> Make:
     source = (model_dir / "tokenizer.json").read_text()
 
+    @functools.cache  # 0.5 s each, and nothing changes one
     def tokenizer(variant: str) -> Tokenizer:
         parts = json.loads(source)
         level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}

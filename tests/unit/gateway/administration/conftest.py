@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ class World:
         self.registry = registry
         self.now = NOW
         self.service = Administration(registry, clock=lambda: self.now)
+
+    def fill(self) -> None:
         for org in ("acme", "globex"):
             self.service.orgs.create(LOCAL_OPERATOR, org)
             self.service.groups.create(LOCAL_OPERATOR, org, "eng")
@@ -62,8 +65,19 @@ class World:
         return entry.action, entry.outcome, entry.reason
 
 
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry's file with both organisations in it; tests take copies."""
+    file = tmp_path_factory.mktemp("filled") / "registry.db"
+    registry = open_registry(f"sqlite:///{file}")
+    World(registry).fill()
+    registry.close()
+    return file
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    registry = open_registry(f"sqlite:///{tmp_path / 'registry.db'}")
+def world(tmp_path: Path, filled: Path) -> Iterator[World]:
+    copy = shutil.copy(filled, tmp_path / "registry.db")
+    registry = open_registry(f"sqlite:///{copy}")
     yield World(registry)
     registry.close()
