@@ -15,6 +15,7 @@ the tier hangs for some requests, then works again.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import random
@@ -237,14 +238,10 @@ def _demand(stage: Stage, dice: random.Random, moment: Moment) -> tuple[Demand, 
 
 def sweep(requests: int = 120, seed: int = 1) -> dict[Stage, Figures]:
     """All stages."""
-    return {
-        stage: play(stage, requests, str(seed))
-        for latency in LATENCIES
-        for bandwidth in BANDWIDTHS
-        for block_bytes in BLOCK_BYTES
-        for speed in PREFILLS
-        if (stage := Stage(latency, bandwidth, block_bytes, speed))
-    }
+    stages = itertools.starmap(
+        Stage, itertools.product(LATENCIES, BANDWIDTHS, BLOCK_BYTES, PREFILLS)
+    )
+    return {stage: play(stage, requests, str(seed)) for stage in stages}
 
 
 def together(figures: Iterable[Figures]) -> Figures:

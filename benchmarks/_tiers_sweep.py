@@ -227,7 +227,7 @@ def play(folder: Path, delay_ms: float | None, requests: int) -> Step:
 
 def measure(work: Path, *, requests: int) -> dict[str, Any]:
     """The whole sweep."""
-    steps = []
+    steps: list[dict[str, Any]] = []
     for delay_ms in (*DELAYS_MS, None):
         name = "hang" if delay_ms is None else f"{delay_ms:g} ms"
         print(f"sweep: {name}      ", flush=True, end="\r")

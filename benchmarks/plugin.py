@@ -75,7 +75,7 @@ class Tickets:
         ticket = self._issuer.ticket(
             ME, segments, [0, 0], Tokens.of(ids), namespace=self._fingerprint, uses=1
         )
-        salt = self._issuer.salt(segments)
+        salt = self._issuer.salt(segments, [0, 0])
         return {"cache_salt": salt, "kv_transfer_params": {"scopekv": ticket}}
 
 
@@ -158,7 +158,7 @@ async def warm(*asks: Ask) -> None:
 
 async def fingerprint_of(engine: EngineInstance, server: Target) -> Fingerprint:
     address = InstanceAddress(engine.name, engine.url, engine.api_key)
-    status = await Instance(address, server.pool).ask("GET", "/v1/scopekv/status")
+    status = await Instance(address, server.pool, server.pool).ask("GET", "/v1/scopekv/status")
     if status["self_check"] != "ok":
         raise RuntimeError(f"the plugin's self-check failed: {status['self_check']}")
     return Fingerprint(bytes.fromhex(status["fingerprint"]))
