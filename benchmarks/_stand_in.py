@@ -1,8 +1,9 @@
 """An engine that answers at once: what a gateway asks of vLLM with our plugin, without a model.
 
-    python benchmarks/_stand_in.py MODEL_FOLDER TICKET_KEYS.json
+    python benchmarks/_stand_in.py MODEL_FOLDER TICKET_KEYS.json|- [EVENTS]
 
-Prints its port. It neither reads prompts nor tokenises them, so that a direct call costs the least
+Prints its port. `-`: vLLM without our plugin. EVENTS: of a stream, with a token each (1).
+It neither reads prompts nor tokenises them, so that a direct call costs the least
 a call can cost and everything a gateway adds shows.
 """
 
@@ -32,27 +33,37 @@ DETAILS = {"prompt_tokens_details": {"cached_tokens": 9_472}}
 class StandIn:
     """The answers, made once."""
 
-    def __init__(self, model: SimulatedModel, keys: KeyFile) -> None:
+    def __init__(self, model: SimulatedModel, keys: KeyFile | None, events: int = 1) -> None:
         self._model = model
+        self._plugin = keys is not None
         self._status = {
             "self_check": "ok",
             "format": FORMAT_VERSION,
             "audience": audience_id("default").hex(),
-            "keys": [key.hex() for key in keys],
+            "keys": [key.hex() for key in keys or ()],
             "instance": "stand-in",
             "fingerprint": bytes(32).hex(),
             "block_size": 32,
             "max_model_len": POSITIONS,
         }
-        self._first, self._rest = _events(model.name)
+        token, self._rest = _events(model.name)
+        self._tokens = (token,) * events
+        self._whole = _whole(model.name)
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer one request."""
         if request.path in ("/v1/completions", "/v1/chat/completions"):
+            if b'"stream":true' not in request.body and b'"stream": true' not in request.body:
+                reply.send(200, JSON, self._whole)
+                return
             await reply.start(200, EVENTS)
-            await reply.write(self._first)
+            for event in self._tokens:
+                await reply.write(event)
             await reply.write(self._rest)
             await reply.finish()
+            return
+        if request.path.startswith("/v1/scopekv") and not self._plugin:
+            reply.send(404, JSON, b'{"detail":"Not Found"}')
             return
         reply.send(200, JSON, msgspec.json.encode(self._plain(request)))
 
@@ -77,8 +88,16 @@ def _events(model: str) -> tuple[bytes, bytes]:
     return b"data: %b\n\n" % token, b"data: %b\n\ndata: [DONE]\n\n" % usage
 
 
-async def main(folder: Path, keys: Path) -> None:
-    stand_in = StandIn(SimulatedModel.load(folder), KeyFile(keys))
+def _whole(model: str) -> bytes:
+    message = {"role": "assistant", "content": "Yes"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    head = {"id": "x", "object": "chat.completion", "created": 1, "model": model}
+    return msgspec.json.encode({**head, "choices": [choice], "usage": {**USAGE, **DETAILS}})
+
+
+async def main(folder: Path, keys: str, events: int) -> None:
+    key_file = None if keys == "-" else KeyFile(Path(keys))
+    stand_in = StandIn(SimulatedModel.load(folder), key_file, events)
     server = Server(stand_in.serve)
     print(await server.start("127.0.0.1", 0), flush=True)
     try:
@@ -88,4 +107,4 @@ async def main(folder: Path, keys: Path) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    uvloop.run(main(Path(sys.argv[1]), sys.argv[2], int((*sys.argv[3:], "1")[0])))
