@@ -7,6 +7,8 @@ idle when it began. Prefill is first come, first served; what has its first toke
            \\________ waiting ___________/             \\_ decoding __/
 
 The first token of a whole (not streamed) answer is not seen: it counts as given when expected.
+What other gateways have there is heard of (`core.backlogs`), and kept apart: it is queue as well,
+but counted in no figure of what was sent from here.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from scopekv.core.backlogs import NOTHING, Backlog
 from scopekv.core.speeds import PrefillCurve, PrefillSpeed
 from scopekv.errors import Misuse
 
@@ -32,6 +35,7 @@ class Reservation:
     prefill_seconds: float
     streams: bool
     placed_at: float
+    begins_at: float  # not before others' requests have had their turn
     alone: bool  # nothing waited there when it was placed
     beside: int  # requests that decoded then
     first_at: float | None = None
@@ -55,8 +59,8 @@ class InstanceLoad:
     """
 
     __slots__ = (
-        *("_curve", "_decode_seconds", "_decoding", "_floor_seconds", "_head_began"),
-        *("_slow", "_speed", "_waiting", "_waiting_seconds"),
+        *("_curve", "_decode_seconds", "_decoding", "_floor_seconds", "_head_began", "_heard_at"),
+        *("_others", "_slow", "_speed", "_waiting", "_waiting_seconds"),
     )
 
     def __init__(self, *, tokens_per_second: float = 10_000.0) -> None:
@@ -69,6 +73,8 @@ class InstanceLoad:
         self._decoding = 0
         self._decode_seconds: float | None = None  # per token, from streams
         self._floor_seconds = math.inf  # per token, the least that whole answers took
+        self._others = NOTHING
+        self._heard_at = 0.0
 
     @property
     def waiting(self) -> int:
@@ -84,15 +90,21 @@ class InstanceLoad:
         return len(self._waiting) + self._decoding
 
     @property
+    def in_flight_of_all(self) -> int:
+        """With what other gateways were last heard to have there."""
+        return self.in_flight + self._others.waiting + self._others.decoding
+
+    @property
     def samples(self) -> int:
         """Prefills that were measured; 0: the speed is a guess."""
         return self._speed.samples
 
     def curve(self) -> PrefillCurve:
         """Prefill as it is now: slowed down by what is decoded beside it."""
-        if not self._slow or not self._decoding:
+        beside = self._decoding + self._others.decoding
+        if not self._slow or not beside:
             return self._curve
-        factor = 1 + self._slow * self._decoding
+        factor = 1 + self._slow * beside
         curve = self._curve
         return PrefillCurve(
             factor * curve.fixed_seconds,
@@ -101,15 +113,30 @@ class InstanceLoad:
         )
 
     def queue_seconds(self, now: float) -> float:
-        """Seconds until everything placed so far has its first token. Cost: O(1) amortised.
+        """Seconds until everything placed so far, by anybody, has its first token.
 
-        What is late is expected to be late as much again, so a hanging instance gets dearer.
+        Cost: O(1) amortised.
         """
+        return self._own_seconds(now) + self._others.after(now - self._heard_at)
+
+    def own(self, now: float) -> Backlog:
+        """What this gateway has there: its word to the others."""
+        seconds = self._own_seconds(now)
+        return Backlog(seconds, len(self._waiting), self._decoding)
+
+    def heard(self, others: Backlog, now: float, one: Reservation | None = None) -> None:
+        """What other gateways have there now; `one`: the request whose answer says so."""
+        self._others, self._heard_at = others, now
+        if one is not None and others.waiting:
+            one.alone = False
+
+    def _own_seconds(self, now: float) -> float:
+        """What is late is expected to be late as much again, so a hanging instance gets dearer."""
         self._advance(now)
         head = next(iter(self._waiting), None)
         if head is None:
             return 0.0
-        left = head.prefill_seconds - (now - max(self._head_began, head.placed_at))
+        left = head.prefill_seconds - max(0.0, now - max(self._head_began, head.begins_at))
         return max(0.0, self._waiting_seconds - head.prefill_seconds) + abs(left)
 
     def place(
@@ -127,8 +154,9 @@ class InstanceLoad:
         self._advance(now)
         made = Reservation(
             *(total_tokens, cached_tokens, prefill_seconds, streams, now),
-            alone=not self._waiting,
-            beside=self._decoding,
+            begins_at=now + self._others.after(now - self._heard_at),
+            alone=not self._waiting and not self._others.waiting,
+            beside=self._decoding + self._others.decoding,
         )
         self._waiting[made] = None
         self._waiting_seconds += prefill_seconds
@@ -168,7 +196,7 @@ class InstanceLoad:
             head = next(iter(self._waiting), None)
             if head is None or head.streams:
                 return
-            due = max(self._head_began, head.placed_at) + head.prefill_seconds
+            due = max(self._head_began, head.begins_at) + head.prefill_seconds
             if due > now:
                 return
             self._to_decoding(head, due)

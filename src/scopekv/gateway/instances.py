@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,12 +12,14 @@ from typing import Any
 
 import msgspec
 
+from scopekv.core.backlogs import HEADER, read_backlog
 from scopekv.core.blocks import Fingerprint
 from scopekv.core.circuit import Circuit
-from scopekv.core.reservations import InstanceLoad
+from scopekv.core.reservations import InstanceLoad, Reservation
 from scopekv.core.tickets import AudienceId, KeyId
 from scopekv.errors import Misuse, NotFound, ScopeKVError, Unavailable, UnknownModel
 from scopekv.gateway.health import Examiner
+from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.http.client import ClientPool
 from scopekv.gateway.http.messages import Headers
 from scopekv.gateway.model_text import Texts
@@ -53,6 +56,7 @@ class Instance:
     pool: ClientPool
     control: ClientPool  # for our own questions, so that callers cannot use it up
     load: InstanceLoad = field(default_factory=InstanceLoad)
+    sender: bytes = field(default_factory=lambda: secrets.token_hex(8).encode())  # us, to it
     circuit: Circuit = field(default_factory=Circuit)
     draining: bool = False  # by an administrator: what is under way ends, nothing new comes
     removed: bool = False  # from the configuration: the same, then it is closed
@@ -95,7 +99,17 @@ class Instance:
     def headers(self) -> Headers:
         key = self.address.api_key
         own = [(b"content-type", b"application/json")]
-        return [*own, (b"authorization", b"Bearer " + key.encode("ascii"))] if key else own
+        if key:
+            own.append((b"authorization", b"Bearer " + key.encode("ascii")))
+        if self.isolation is Isolation.SCOPED:
+            load = self.load.own(asyncio.get_running_loop().time())
+            own.append((HEADER, b"%b %b" % (self.sender, load.written())))
+        return own
+
+    def hear(self, answer: UpstreamResponse, one: Reservation | None = None) -> None:
+        """Note what other gateways have there, if an answer (to `one`) says so."""
+        others = read_backlog(answer.header(HEADER))
+        self.load.heard(others, asyncio.get_running_loop().time(), one)
 
     async def ask(self, method: str, path: str, body: object = None, *, seconds: float = 10) -> Any:
         """Call the engine's own API. Raises `Unavailable`, `NotFound` (404) or `Misuse` (4xx)."""
@@ -104,6 +118,7 @@ class Instance:
             method, path, self.headers(), data, timeout_seconds=seconds
         )
         async with answer:
+            self.hear(answer)
             content = await answer.read(ANSWER_BYTES_MAX)
         if answer.status == 404:
             raise NotFound(f"the engine has no {path}")

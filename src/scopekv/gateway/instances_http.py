@@ -85,5 +85,6 @@ def _row(instance: Instance) -> dict[str, Any]:
         "models": list(instance.models),
         "waiting": load.waiting,
         "decoding": load.decoding,
+        "of_other_gateways": load.in_flight_of_all - load.in_flight,
         "prefill_tokens_per_second": round(1000 / curve.seconds(0, 1000)) if load.samples else None,
     }

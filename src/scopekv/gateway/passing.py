@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from scopekv.core.backlogs import HEADER
 from scopekv.errors import Misuse, Unavailable
 from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.http.messages import Headers, Request, end_to_end
@@ -115,7 +116,7 @@ def to_pass(request: Request) -> Headers:
 
 
 def passed(headers: Headers) -> Headers:
-    hidden = (b"server", b"date", b"endpoint-load-metrics")
+    hidden = (b"server", b"date", b"endpoint-load-metrics", HEADER)  # loads are all tenants' (L10)
     return [(k, v) for k, v in end_to_end(headers) if k not in hidden]
 
 

@@ -196,6 +196,7 @@ class Relay:
             timeout_seconds=HEAD_SECONDS_MAX,
         )
         async with answer:
+            route.hear(answer)
             if answer.status != 200:
                 if answer.status >= 500:
                     route.failed()

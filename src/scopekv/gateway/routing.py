@@ -24,6 +24,7 @@ from scopekv.core.prefixes import (
 from scopekv.core.reservations import Outcome, Reservation
 from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, Choice, Wanted, choose
 from scopekv.core.segments import Segment
+from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.instances import Fleet, Instance, Isolation
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.tokens import Tokens
@@ -115,6 +116,10 @@ class Route:
         self._reservation, self._in_flight, self._marked = reservation, in_flight, marked
         self._loop = asyncio.get_running_loop()
         self._outcome: Outcome | None = None
+
+    def hear(self, answer: UpstreamResponse) -> None:
+        """The head of its answer is here, and tells what other gateways have there."""
+        self.instance.hear(answer, self._reservation)
 
     def first_token(self) -> None:
         """The first bytes of the answer's body are here. Idempotent."""
@@ -224,7 +229,7 @@ def _candidate(instance: Instance, there: CachedThere | None, crowd: int, now: f
     return Candidate(
         instance.address.name,
         queue,
-        instance.in_flight,
+        instance.load.in_flight_of_all,
         instance.load.curve(),
         there,
         crowd,

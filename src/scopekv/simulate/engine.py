@@ -17,9 +17,10 @@ from typing import Any, Self
 import msgspec
 
 from scopekv.adapters.ed25519 import KeyFile
+from scopekv.core.backlogs import HEADER, Backlogs
 from scopekv.core.blocks import Namespace
 from scopekv.errors import Misuse, NotFound, Refused, TooLarge
-from scopekv.gateway.http import Failure, Reply, Request, Server, internal_failure
+from scopekv.gateway.http import Failure, Headers, Reply, Request, Server, internal_failure
 from scopekv.simulate.behaviour import Behaviour, Call, Seen
 from scopekv.simulate.completions import Answer, Sequence, salt_of, whole_number
 from scopekv.simulate.model import SimulatedModel
@@ -64,6 +65,7 @@ class SimulatedEngine:
         self._server: Server | None = None
         self._port = 0
         self._turn = asyncio.Lock()
+        self._backlogs = Backlogs()
 
     @property
     def url(self) -> str:
@@ -99,6 +101,7 @@ class SimulatedEngine:
         """Stop, forget everything that was in memory, start again."""
         await self.stop()
         self.cache.clear()
+        self._backlogs = Backlogs()
         if self.plugin is not None:
             self.plugin.restart()
         if self.tiers is not None:
@@ -117,8 +120,10 @@ class SimulatedEngine:
             raise Refused("Unauthorized")
         while self.behaviour.paused:  # noqa: ASYNC110 - tests set a plain flag, from any loop
             await asyncio.sleep(0.01)
+        told = request.header(HEADER) if guarded and self.plugin is not None else None
+        sender = self._backlogs.told(told, time.monotonic())
         if request.path in (CHAT, COMPLETIONS):
-            await self._complete(request, reply)
+            await self._complete(request, reply, sender)
             return
         if request.path == "/v1/scopekv/purge" and self.plugin is not None:
             answer = await self._purge(self.plugin, _object(request.body)["scopes"])
@@ -129,7 +134,13 @@ class SimulatedEngine:
             reply.send(200, _PACKED, packed)
             return
         answer = self._answer_plain(request)
-        reply.send(200, _JSON, msgspec.json.encode(answer))
+        reply.send(200, [*_JSON, *self._others(sender)], msgspec.json.encode(answer))
+
+    def _others(self, sender: bytes | None) -> Headers:
+        """What other gateways have here, for one that said what it has; see `LoadExchange`."""
+        if sender is None:
+            return []
+        return [(HEADER, self._backlogs.others(sender, time.monotonic()).written())]
 
     def _answer_plain(self, request: Request) -> dict[str, Any]:
         body = _object(request.body)
@@ -178,7 +189,7 @@ class SimulatedEngine:
             lines.append(_line("directory", error=self.behaviour.purge_error))
         return {"lines": lines}
 
-    async def _complete(self, request: Request, reply: Reply) -> None:
+    async def _complete(self, request: Request, reply: Reply, sender: bytes | None) -> None:
         body = _object(request.body)
         self.seen.calls.append(Call(request.path, request.headers, body))
         self.seen.running += 1
@@ -191,9 +202,10 @@ class SimulatedEngine:
                 return
             answer = await self._prefill_in_turn(request.path, body)
             if body.get("stream"):
-                await self._stream(answer, reply)
+                await self._stream(answer, reply, [*_EVENTS, *self._others(sender)])
             else:
-                reply.send(200, _JSON, msgspec.json.encode(answer.whole()))
+                headers = [*_JSON, *self._others(sender)]
+                reply.send(200, headers, msgspec.json.encode(answer.whole()))
         except asyncio.CancelledError:
             self.seen.abandoned += 1
             raise
@@ -291,8 +303,8 @@ class SimulatedEngine:
             return [prompt]
         return [self.model.text_ids(p) if isinstance(p, str) else p for p in prompt]
 
-    async def _stream(self, answer: Answer, reply: Reply) -> None:
-        await reply.start(200, _EVENTS)
+    async def _stream(self, answer: Answer, reply: Reply, headers: Headers) -> None:
+        await reply.start(200, headers)
         for number, event in enumerate(answer.events()):
             if number == self.behaviour.dies_after_events:
                 await reply.write(event[: len(event) // 2])

@@ -6,11 +6,13 @@ Loaded only where VLLM_PLUGINS names `scopekv` (vLLM asks for that of every endp
 from __future__ import annotations
 
 import re
+import time
 from argparse import Namespace as Arguments
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 
+from scopekv.core.backlogs import HEADER, Backlogs
 from scopekv.engines.vllm.plugin import installed_guard
 from scopekv.engines.vllm.purge import LINKS_MAX
 from scopekv.engines.vllm.template import template_of
@@ -28,6 +30,7 @@ class ScopeKVEndpoint:
 
     def attach_router(self, app: FastAPI) -> None:
         app.include_router(_router())
+        app.add_middleware(LoadExchange)  # what vLLM adds after this, its key check, goes before
 
     async def init_state(self, engine_client: Any, state: Any, args: Arguments) -> None:
         """Refuse to start where vLLM would write tickets and prompts to its log."""
@@ -55,6 +58,41 @@ def guard_front_end(engine_client: Any) -> None:
         return original(request_id, prompt, params, *rest, **named)
 
     processor.process_inputs = process_inputs
+
+
+class LoadExchange:
+    """Tells each gateway what the others have here: one header in, one out (`core.backlogs`).
+
+    Nothing in the engine is asked, so it is as fresh while a long step runs. Every API server
+    process has its own, and each word says all that its gateway has.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._backlogs = Backlogs()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        sender = self._backlogs.told(_load_header(scope), time.monotonic())
+        if sender is None:
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_load(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                others = self._backlogs.others(sender, time.monotonic()).written()
+                message["headers"] = [*message.get("headers", ()), (HEADER, others)]
+            await send(message)
+
+        await self._app(scope, receive, send_with_load)
+
+
+def _load_header(scope: Any) -> bytes | None:
+    """Only where vLLM has checked the key: its other pages, and OPTIONS, are open to anybody."""
+    if scope["type"] != "http" or scope["method"] == "OPTIONS":
+        return None
+    if not scope["path"].removeprefix(scope.get("root_path", "")).startswith("/v1/"):
+        return None
+    return next((value for name, value in scope["headers"] if name == HEADER), None)
 
 
 def _router() -> APIRouter:
