@@ -31,7 +31,7 @@ WORK = {
     SCOPED: "checks keys, renders, tokenises, signs a ticket, routes by scope",
     SALTED: "checks keys, salts by caller, routes by scope (engines without the plugin)",
     "sglang-router": "routes by the text's prefix",
-    "vllm-router": "routes by the text's prefix",
+    "vllm-router": "asks both engines to render, gets 403 as stock vLLM answers, routes by load",
 }
 
 

@@ -65,6 +65,9 @@ class StandIn:
         if request.path.startswith("/v1/scopekv") and not self._plugin:
             reply.send(404, JSON, b'{"detail":"Not Found"}')
             return
+        if request.path.endswith("/render"):  # as vLLM 0.32 does without --enable-scale-out
+            reply.send(403, JSON, b'{"error":{"message":"disabled","code":403}}')
+            return
         reply.send(200, JSON, msgspec.json.encode(self._plain(request)))
 
     def _plain(self, request: Request) -> dict[str, Any]:

@@ -14,7 +14,8 @@ all take turns within each round, a direct call among them; every prompt is new.
 
 The two rows of ScopeKV: `scopekv` before engines with the plugin checks keys, renders, tokenises
 and signs, which the others do not; `scopekv-salted` before engines without it does what they do,
-and checks keys. The first use installs the two others into .venv/opt/routers.
+and checks keys. vllm-router asks both engines to render each prompt; stock vLLM refuses (403), so
+it chooses by load here. The first use installs both into .venv/opt/routers.
 """
 
 from __future__ import annotations
@@ -260,7 +261,7 @@ def as_cells(cells: Cells, rss: dict[str, dict[str, float | None]]) -> list[dict
                 "prompt_bytes": size_bytes,
                 "stream": stream,
                 "added_p50_ms": round(median_difference(cell.total_ms, direct.total_ms), 4),
-                "added_ttft_p50_ms": round(median_difference(cell.first_ms, direct.first_ms), 4),
+                "added_ttft_ms": round(median_difference(cell.first_ms, direct.first_ms), 4),
                 "rps_over_direct": round(statistics.median(a / b for a, b in pairs), 4),
                 "cpu_us": round(statistics.median(cell.cpu_us), 1),
                 "rss_mb_13k": more.get("rss_mb_13k"),
@@ -276,7 +277,7 @@ def show(rows: Sequence[dict[str, Any]], rss: dict[str, dict[str, float | None]]
         form = "64 events" if row["stream"] else "whole"
         print(
             f"{row['prompt_bytes'] // 1024:>6} KB, {form:12} {row['router']:16}"
-            f"{row['added_p50_ms']:9.3f}{row['added_ttft_p50_ms']:9.3f}"
+            f"{row['added_p50_ms']:9.3f}{row['added_ttft_ms']:9.3f}"
             f"{row['rps_over_direct']:7.3f}{row['cpu_us']:9.0f}"
         )
     for name, figures in rss.items():
@@ -308,6 +309,7 @@ def measure(options: argparse.Namespace, model: Path) -> dict[str, Any]:
         "versions": {SCOPED: importlib.metadata.version("scopekv"), **_pins()},
         "cores": os.cpu_count(),
         "load_average_before": began_load,
+        "load_average_after": os.getloadavg()[0],
     }
 
 
