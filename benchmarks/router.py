@@ -15,7 +15,7 @@ all take turns within each round, a direct call among them; every prompt is new.
 The two rows of ScopeKV: `scopekv` before engines with the plugin checks keys, renders, tokenises
 and signs, which the others do not; `scopekv-salted` before engines without it does what they do,
 and checks keys. vllm-router asks both engines to render each prompt; stock vLLM refuses (403), so
-it chooses by load here. The first use installs both into .venv/opt/routers.
+it chooses by load here. The first use installs both into .venv/routers.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Two vLLM engines, one thread and one core each, whose memory holds the conversat
 not alone; `one-instance` is one engine with all cores and the memory of both.
 
 sglang-router and vllm-router route stock vLLM, with a salt for each user. The first use installs
-them into .venv/opt/routers.
+them into .venv/routers.
 """
 
 from __future__ import annotations

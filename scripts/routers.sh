@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Make .venv/opt/routers: the routers that benchmarks compare with. Prints its interpreter's path.
+# Make .venv/routers: the routers that benchmarks compare with. Prints its interpreter's path.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly VENV=.venv LIST=requirements/bench-routers.txt HOME_OF_ROUTERS=.venv/opt/routers
+readonly VENV=.venv LIST=requirements/bench-routers.txt HOME_OF_ROUTERS=.venv/routers
 source scripts/python_packages.sh
 
 if ! cmp -s "$LIST" "$HOME_OF_ROUTERS/.installed"; then
