@@ -1,14 +1,18 @@
 """Fixtures that more than one folder of tests shares."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from hypothesis import settings
 
 from scopekv.engines.model import ensure_model
+from scopekv.gateway.model_text import Built
+from scopekv.gateway.model_text import built as read_template
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage
 
@@ -43,6 +47,22 @@ def model_dir(data_dir: Path) -> Path:
 @pytest.fixture(scope="session")
 def model(model_dir: Path) -> SimulatedModel:
     return SimulatedModel.load(model_dir, max_model_len=2048)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates_read_once() -> Iterator[None]:
+    """Gateways of one run share what they make of an engine's template: a second of work each."""
+    made: dict[bytes, Built] = {}
+
+    async def built(told: dict[str, Any]) -> Built:
+        name = msgspec.json.encode(told)
+        if name not in made:
+            made[name] = await read_template(told)
+        return made[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scopekv.gateway.health.built", built)
+        yield
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

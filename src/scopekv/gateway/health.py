@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 LOOK_SECONDS_MAX = 15.0  # a first status waits for the step that the engine is in
 GONE_SECONDS = 1.0
 BUILT_MAX = 4
-_built: dict[bytes, Built] = {}  # by the digest of what the engine told, on which alone it depends
 
 
 @dataclass(slots=True)
@@ -34,6 +33,7 @@ class Examiner:
     audience: AudienceId
     key_id: KeyId
     before_use: Callable[[Instance], Awaitable[None]] | None = None
+    _built: dict[bytes, Built] = field(default_factory=dict)
 
     async def health(self, instance: Instance) -> None:
         """Raise `Unavailable` unless the engine says that it works. One without the page does."""
@@ -82,11 +82,11 @@ class Examiner:
         template = await instance.ask("GET", "/v1/scopekv/template", seconds=60)
         instance.base_model = str(template["models"][0])
         name = hashlib.sha256(msgspec.json.encode(template)).digest()
-        if name not in _built and template["renderable"]:
-            if len(_built) >= BUILT_MAX:
-                _built.clear()
-            _built[name] = await built(template)
-        instance.texts, note = await model_text(template, instance.ask, _built.get(name))
+        if name not in self._built and template["renderable"]:
+            if len(self._built) >= BUILT_MAX:
+                self._built.clear()
+            self._built[name] = await built(template)
+        instance.texts, note = await model_text(template, instance.ask, self._built.get(name))
         instance.text_id = name + note.encode()
         instance.block_size = int(status["block_size"])
         instance.max_model_len = int(status["max_model_len"])
