@@ -28,6 +28,7 @@ BUCKET = "scopekv-tests"
 ACCESS_KEY, SECRET_KEY = "test-access", "test-secret-9f2c"
 VALKEY_PASSWORD = "test-password-41aa"
 _PREFIXES = itertools.count(1)
+_CLAIMS: list[socket.socket] = []
 # The kernel ends the server when its starter dies: 1 is PR_SET_PDEATHSIG, 9 SIGKILL.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
@@ -35,15 +36,25 @@ _DIE_WITH_PARENT = (
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now, below the range that outgoing connections are given."""
+    """Ports that are free now, below the range that outgoing connections are given.
+
+    No other run of tests is given them while this process lives: a server that is killed here and
+    started again would else find its port taken.
+    """
     with contextlib.ExitStack() as stack:
         ports: list[int] = []
         candidates = iter(range(20_000 + os.getpid() % 5_000, 32_000))
         while len(ports) < count:
-            taken = stack.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                taken.bind(("127.0.0.1", port := next(candidates)))
-                ports.append(port)
+            port = next(candidates)
+            claim, taken = socket.socket(socket.AF_UNIX), stack.enter_context(socket.socket())
+            try:
+                claim.bind(f"\0scopekv-tests-port-{port}")  # abstract: ends with the process
+                taken.bind(("127.0.0.1", port))
+            except OSError:
+                claim.close()
+                continue
+            _CLAIMS.append(claim)
+            ports.append(port)
         return ports
 
 

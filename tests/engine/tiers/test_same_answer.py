@@ -11,8 +11,6 @@ from scopekv.simulate.stage import text_of
 from tests.engine.tiers.conftest import OUTER, TRIES, Tiered
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
-
-
 GREEDY: dict[str, Any] = {"max_tokens": 8, "logprobs": True, "top_logprobs": 5}
 
 
