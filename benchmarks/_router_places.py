@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gateway import process
+from gateway import Place, cpu_ms, process
 
 from scopekv.cli.benchmark.stages import prepare
 from scopekv.cli.running import free_port
@@ -35,29 +33,6 @@ WORK = {
 }
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where requests go: a router, or a stand-in itself (`pid` 0)."""
-
-    name: str
-    port: int
-    key: str
-    pid: int = 0
-
-    def request(self, body: bytes) -> bytes:
-        head = (
-            f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n"
-            f"content-type: application/json\r\nauthorization: Bearer {self.key}\r\n"
-            f"content-length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
-
-    def connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=120)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-
-
 def interpreter() -> Path:
     """One that has the peers; the first call installs them."""
     done = subprocess.run(
@@ -76,12 +51,8 @@ def processes_of(pid: int) -> list[int]:
 
 
 def cpu_us(pid: int) -> float:
-    """On-CPU microseconds of a process tree (proc(5), schedstat; ns resolution)."""
-    return sum(
-        int((task / "schedstat").read_text().split()[0]) / 1e3
-        for one in processes_of(pid)
-        for task in Path(f"/proc/{one}/task").iterdir()
-    )
+    """On-CPU microseconds of a process tree."""
+    return 1e3 * sum(map(cpu_ms, processes_of(pid)))
 
 
 def rss_mb(pid: int) -> float:
@@ -111,7 +82,7 @@ def scopekv(name: str, folder: Path, key: str, ports: Sequence[int]) -> Iterator
     program = str(Path(sys.executable).with_name("scopekv"))
     options = ["--config", str(config), "--port", "0", "--data-dir", str(folder)]
     with process([program, "gateway", *options]) as (running, line):
-        yield Place(name, urlsplit(line.split()[-1]).port or 0, key, running.pid)
+        yield Place(urlsplit(line.split()[-1]).port or 0, key, running.pid, name)
 
 
 @contextlib.contextmanager
@@ -125,7 +96,7 @@ def peer(name: str, python: Path, folder: Path, ports: Sequence[int]) -> Iterato
     with open(folder / f"{name}.log", "wb") as log:
         running = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
         try:
-            yield Place(name, port, "none", running.pid)
+            yield Place(port, "none", running.pid, name)
         finally:
             running.terminate()
             try:
@@ -157,7 +128,7 @@ def all_places(model: Path, names: Sequence[str], body: bytes) -> Iterator[list[
         world.registry.close()
         plugged = stack.enter_context(stand_ins(model, str(world.ticket_keys)))
         stock = stack.enter_context(stand_ins(model, "-"))
-        places = [Place("direct", stock[0], "none")]
+        places = [Place(stock[0], "none", name="direct")]
         for name in names:
             if name in PEERS:
                 entered = peer(name, interpreter(), folder, stock)

@@ -62,6 +62,7 @@ class Arrival:
 class Workload:
     """`arrivals` in the order of time; `burst` all at once, `burst_first` alone before it."""
 
+    shape: Shape
     documents: dict[str, str]
     users: tuple[User, ...]
     arrivals: tuple[Arrival, ...]
@@ -100,6 +101,7 @@ def make_workload(texts: Texts, shape: Shape) -> Workload:
         for number in range(6)
     ]
     return Workload(
+        shape,
         documents,
         users,
         tuple(sorted(arrivals, key=lambda one: one.at_seconds)),

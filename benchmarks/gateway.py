@@ -52,6 +52,7 @@ class Place:
     port: int
     key: str
     pid: int = 0
+    name: str = ""
 
     def request(self, body: bytes) -> bytes:
         head = (

@@ -38,7 +38,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from _router_places import PEERS, SALTED, SCOPED, WORK, Place, all_places, cpu_us, rss_mb
+from _router_places import PEERS, SALTED, SCOPED, WORK, all_places, cpu_us, rss_mb
+from gateway import Place
 
 from scopekv.cli.options import default_data_dir
 from scopekv.engines.model import MODEL_NAME, ensure_model

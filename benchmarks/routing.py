@@ -62,6 +62,22 @@ class Bench:
     deployment: Deployment
     runs: list[dict[str, Any]] = field(default_factory=list)
     burst: dict[str, Any] = field(default_factory=dict)
+    kill: dict[str, Any] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    def figures(self) -> dict[str, Any]:
+        """What is known by now."""
+        burst = self.burst.get("scopekv", {}) | {"requests": BURST, "by_router": self.burst}
+        return {
+            "runs": self.runs,
+            "burst": burst if self.burst else {},
+            "kill": self.kill,
+            "blocks": BLOCKS,
+            "answer_tokens": ANSWER_TOKENS,
+            "seconds": time.monotonic() - self.began,
+            "load_average": [self.load_before, os.getloadavg()[0]],
+        }
 
     async def route(self, name: str, engines: Sequence[Engine], router: Router) -> None:
         """The parts that every router goes through. The router is new, and the cache empty."""
@@ -152,7 +168,7 @@ def _ttft(found: Sequence[Timed]) -> dict[str, float]:
     }
 
 
-async def scoped_engines(bench: Bench, maker: EngineMaker, options: argparse.Namespace) -> Any:
+async def scoped_engines(bench: Bench, maker: EngineMaker, options: argparse.Namespace) -> None:
     """ScopeKV, and the two simple choices before the same engines; then the kill."""
     world, keys = bench.deployment.world, bench.keys
     async with maker.running(ENGINES, blocks=BLOCKS, world=world) as engines:
@@ -165,9 +181,9 @@ async def scoped_engines(bench: Bench, maker: EngineMaker, options: argparse.Nam
                 router = partial(scoped, world, alone, keys, least=least)
                 await bench.route(name, engines, router)
         if "kill" not in bench.parts:
-            return {}
+            return
         _progress("kill: steady requests")
-        return await _routing_kill.measure(
+        bench.kill = await _routing_kill.measure(
             world,
             engines,
             keys,
@@ -194,13 +210,13 @@ async def one_engine(bench: Bench, maker: EngineMaker) -> None:
         await bench.route("one-instance", engines, router)
 
 
-async def measure(options: argparse.Namespace, parts: Sequence[str]) -> dict[str, Any]:
+async def measure(options: argparse.Namespace, parts: Sequence[str]) -> Bench:
+    """Everything that was asked for. What is known is in the JSON file after each stage."""
     data_dir: Path = options.data_dir
     model_dir = ensure_model(data_dir)
     shape = QUICK if options.quick else Shape()
     texts = Texts(model_dir / "tokenizer.json")
     workload = make_workload(texts, shape)
-    load, began = os.getloadavg()[0], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="scopekv-bench-") as name:
         maker = EngineMaker(Path(name), model_dir, data_dir / "cache" / "vllm")
         deployment = Deployment(Path(name) / "scopekv")
@@ -209,22 +225,23 @@ async def measure(options: argparse.Namespace, parts: Sequence[str]) -> dict[str
             for org, text in workload.documents.items():
                 deployment.publish(f"manual-of-{org}", f"org:{org}", text)
             bench = Bench(parts, workload, texts, keys, deployment)
-            kill = await scoped_engines(bench, maker, options)
+            await scoped_engines(bench, maker, options)
+            save(bench, options.json)
             if parts != ["kill"]:
                 await stock_engines(bench, maker, options.peers)
+                save(bench, options.json)
             if "runs" in parts:
                 await one_engine(bench, maker)
+                save(bench, options.json)
         finally:
             await deployment.stop()
-    burst = bench.burst.get("scopekv", {}) | {"requests": BURST, "by_router": bench.burst}
-    return {
-        "runs": bench.runs,
-        "burst": burst if bench.burst else {},
-        "kill": kill,
-        "shape": asdict(shape) | {"blocks": BLOCKS, "answer_tokens": ANSWER_TOKENS},
-        "seconds": time.monotonic() - began,
-        "load_average": [load, os.getloadavg()[0]],
-    }
+    return bench
+
+
+def save(bench: Bench, file: Path | None) -> None:
+    if file is not None:
+        shape = asdict(bench.workload.shape)
+        file.write_text(json.dumps(bench.figures() | {"shape": shape}, indent=2) + "\n")
 
 
 def table(figures: dict[str, Any]) -> str:
@@ -255,13 +272,11 @@ async def main(options: argparse.Namespace, parts: Sequence[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, working.cancel)
     try:
-        figures = await working
+        bench = await working
     except asyncio.CancelledError:
         sys.exit("stopped; nothing runs on")
     _say("")
-    print(table(figures))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    print(table(bench.figures()))
 
 
 if __name__ == "__main__":
