@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
 from scopekv import __version__
+from scopekv.cli.verbs import LazyGroup
 
-_VERBS = ("up", "gateway", "admin", "tiers", "bench")
-
-
-class _Verbs(click.Group):
-    """Imports a verb when it is asked for, so that help does not wait for a database driver."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(_VERBS)
-
-    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _VERBS:
-            return None
-        command: click.Command = getattr(import_module(f"scopekv.cli.{name}"), name)
-        return command
+_VERBS = ("up", "gateway", "admin", "tiers", "bench", "audit")
 
 
-@click.command(
-    cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+@click.group(
+    cls=LazyGroup,
+    verbs={name: f"scopekv.cli.{name}:{name}" for name in _VERBS},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="scopekv")
 def main() -> None:

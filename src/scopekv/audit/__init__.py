@@ -1,0 +1,1 @@
+"""Attacks on a deployment, and the measures that say whether its isolation held."""

@@ -1,0 +1,1 @@
+"""Recorded workloads: readers, one file a format, that all give `TracedRequest`."""
