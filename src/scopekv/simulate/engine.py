@@ -176,6 +176,8 @@ class SimulatedEngine:
             return self.plugin.hashes_of(body["ticket"], body["token_ids"])
         if path == "/v1/scopekv/unpin":
             return self.plugin.unpin(body["label"])
+        if path == "/v1/scopekv/tiers" and self.behaviour.tiers_told is not None:
+            return {"tiers": self.behaviour.tiers_told, "fetch": {}, "pending": 0}
         if path == "/v1/scopekv/expire":
             self.seen.expires += 1
             return {"lines": [_line("engine")]}
@@ -258,6 +260,7 @@ class SimulatedEngine:
             per_prompt=count,
             sequences=made,
             counts_usage=options.get("include_usage") is True,
+            counts_cached=not self.behaviour.hides_cached,
         )
 
     async def _prefill_one(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Prefill:
