@@ -6,7 +6,13 @@ manifest.json  every file's hash, who signed         manifest.sig   Ed25519 over
 """
 
 from scopekv.audit.report.contents import Report
-from scopekv.audit.report.keys import fingerprint, public_pem, read_public_key, report_signer
+from scopekv.audit.report.keys import (
+    fingerprint,
+    public_pem,
+    read_fingerprint,
+    read_public_key,
+    report_signer,
+)
 from scopekv.audit.report.verifying import Verification, verify_report
 from scopekv.audit.report.writing import check_folder, write_report
 
@@ -16,6 +22,7 @@ __all__ = [
     "check_folder",
     "fingerprint",
     "public_pem",
+    "read_fingerprint",
     "read_public_key",
     "report_signer",
     "verify_report",

@@ -97,18 +97,19 @@ PURPOSES = {
 }
 
 WORDS = {
-    "Control": "Something like the attack that must succeed, in the same run. A failed attack counts "
-    "only beside a control that succeeded.",
+    "Control": "Something like the attack that must succeed, in the same run. A failed attack "
+    "counts only beside a control that succeeded.",
     "n": "Samples per arm: how many times the attacker asked for each of the two kinds of prompt.",
     "p": "How often chance alone would give times as different as these. Small means a leak; for "
     "a control, small means that the method sees what it must. One-sided two-sample "
     "Kolmogorov-Smirnov test (Gu et al., arXiv 2502.07776).",
-    "Holm": "Many tests give some small p by chance. Holm's method raises each p so that all of them "
-    "together err at the stated level only.",
-    "AUC": "The chance that a random prompt of the victim's is answered sooner than a random new one. "
-    "0.5: the attacker guesses; 1.0: it always knows. The interval holds the true value in 95 "
-    "of 100 runs.",
-    "Equivalence": "A large p alone proves nothing. Equivalence is shown where even the upper end of the "
-    "AUC's interval stays below the stated bound.",
-    "Minimum detectable effect": "The smallest effect that this many samples would have found four times out of five.",
+    "Holm": "Many tests give some small p by chance. Holm's method raises each p so that all of "
+    "them together err at the stated level only.",
+    "AUC": "The chance that a prompt of the victim's is answered sooner than a new one. 0.5: the "
+    "attacker guesses (the dotted line); 1: it always knows. In 95 of 100 runs the interval holds "
+    "the true value.",
+    "Equivalence": "A large p alone proves nothing. Equivalence is shown where even the upper end "
+    "of the AUC's interval stays below the stated bound.",
+    "Minimum detectable effect": "The smallest effect that this many samples would have found "
+    "four times out of five.",
 }

@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
+from typing import Any, NoReturn
+
 import click
 
 from scopekv.cli.verbs import LazyGroup
+from scopekv.errors import ScopeKVError
 
 _HERE = "scopekv.cli.audit"
+NOTHING_PROVED, WRONG_USE = 2, 64
+
+
+class AuditGroup(LazyGroup):
+    """Sees to it that nothing but a broken check ends with exit code 1, which CI reads."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.show()
+            sys.exit(WRONG_USE)
+        except click.exceptions.Exit:
+            raise
+        except (click.ClickException, ScopeKVError) as error:
+            text = error.message if isinstance(error, click.ClickException) else str(error)
+            _end(f"Error: {text}")
+        except (KeyboardInterrupt, click.Abort):
+            _end("Interrupted.")
+        except Exception:  # noqa: BLE001 - Python's own exit code for these is 1
+            _end(traceback.format_exc())
+
+
+def _end(message: str) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(NOTHING_PROVED)
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=AuditGroup,
     verbs={
         "run": f"{_HERE}.run:run",
         "isolation": f"{_HERE}.isolation:isolation",
