@@ -54,6 +54,7 @@ def _audit(report: Report, result: AuditResult) -> Mapping[str, object]:
         "counts": {one: sum(check.verdict is one for check in checks) for one in Verdict},
         "tried": sum(check.tried for check in checks),
         "scalars": tables.scalars(result.figures),
+        "matrix": tables.matrix(checks),
         "tables": tables.tables(result.figures),
         "settings": _pairs(result.settings),
         "checks": [(check, _evidence(check)) for check in worst_first(checks)],

@@ -7,17 +7,27 @@ from dataclasses import dataclass
 
 import msgspec
 
-from scopekv.audit.results import Plain
+from scopekv.audit.results import Check, Plain
 
 LABELS = {
     "auc": "AUC",
     "auc_lower95": "AUC, lower 95 %",
     "auc_upper95": "AUC, upper 95 %",
-    "mde": "Minimum detectable effect",
+    "control_auc": "AUC of the control",
+    "control_n": "n of the control",
+    "mde_auc": "Smallest AUC that would show",
     "n": "n per arm",
     "p": "p",
     "p_holm": "p (Holm)",
     "control_p": "p of the control",
+}
+TIERS = {
+    "any": "Any tier",
+    "engine": "Engine memory",
+    "host": "Host memory",
+    "directory": "Directory",
+    "valkey": "Valkey",
+    "s3": "S3",
 }
 _ENDS = ("auc_lower95", "auc_upper95")
 _TEXT_CHARS_MAX = 600
@@ -38,6 +48,7 @@ class Cell:
     text: str
     number: bool = False
     interval: Interval | None = None
+    check: Check | None = None  # shown by its verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,27 @@ def scalars(figures: Mapping[str, Plain]) -> list[tuple[str, str]]:
 def tables(figures: Mapping[str, Plain]) -> list[Table]:
     """One table for each figure that is rows, or names with values."""
     return [_table(label(name), value) for name, value in figures.items() if _deep(value)]
+
+
+def matrix(checks: Sequence[Check]) -> Table | None:
+    """Checks named `isolation.TIER.KIND` as a table of kinds by tiers; None without any."""
+    named = [(check.name.split(".", 2), check) for check in checks]
+    found = {
+        (parts[2], parts[1]): check
+        for parts, check in named
+        if len(parts) == 3 and parts[0] == "isolation" and parts[1] in TIERS
+    }
+    tiers = [tier for tier in TIERS if any(tier == one for _, one in found)]
+    rows = []
+    for kind in dict.fromkeys(kind for kind, _ in found):
+        row = [Cell(kind.replace("_", " "))]
+        for tier in tiers:
+            check = found.get((kind, tier))
+            row.append(_cell(None) if check is None else Cell(str(check.tried), check=check))
+        rows.append(tuple(row))
+    columns = (Cell("Whose text"), *(Cell(TIERS[tier]) for tier in tiers))
+    caption = "Forbidden reads tried, by kind of scope and by the tier that held the only copy"
+    return Table(caption, columns, tuple(rows)) if rows else None
 
 
 def text(value: Plain) -> str:
@@ -124,8 +156,13 @@ def _mapping(value: Plain) -> dict[str, Plain]:
 
 
 def _records(caption: str, records: Sequence[Mapping[str, Plain]]) -> Table:
-    """An AUC and the ends of its interval become one column."""
-    names = list(dict.fromkeys(name for record in records for name in record))
+    """An AUC and the ends of its interval become one column. What would take a table of its own in
+    a cell is left to `report.json`."""
+    names = [
+        name
+        for name in dict.fromkeys(name for record in records for name in record)
+        if not any(_deep(record.get(name)) for record in records)
+    ]
     intervals = [_interval(record) for record in records]
     if any(intervals):
         names = [name for name in names if name not in _ENDS]

@@ -19,10 +19,6 @@ def check(name: str, verdict: Verdict, summary: str = "seen", **fields: object) 
 
 def isolation() -> AuditResult:
     tiers, kinds = ("engine", "host", "directory"), ("user", "org", "session", "document")
-    matrix = {
-        kind: {tier: f"{24} / 0" if tier != "host" else "12 / 0" for tier in tiers}
-        for kind in kinds
-    }
     return AuditResult(
         audit="isolation",
         target="http://127.0.0.1:8080",
@@ -50,7 +46,7 @@ def isolation() -> AuditResult:
             "forbidden_hits": 0,
             "cells_allowed": 96,
             "allowed_misses": 0,
-            "forbidden cells tried / hit": matrix,
+            "by_tier": {tier: {"cells_forbidden": 96, "forbidden_hits": 0} for tier in tiers},
         },
         settings={"prompt_tokens": 640, "repeats": 2},
         versions=VERSIONS,
@@ -60,14 +56,15 @@ def isolation() -> AuditResult:
 def timing() -> AuditResult:
     def test(name: str, p: float, auc: float, half: float) -> Plain:
         return {
-            "test": name,
+            "name": name,
             "n": 1000,
             "p": p,
             "p_holm": min(1.0, 3 * p),
             "auc": auc,
             "auc_lower95": auc - half,
             "auc_upper95": auc + half,
-            "mde": 0.04,
+            "mde_auc": 0.54,
+            "looks": [{"n": 50, "p": 0.3}],
             "control_p": 3.2e-31,
         }
 
