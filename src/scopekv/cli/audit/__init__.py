@@ -12,7 +12,7 @@ from scopekv.cli.verbs import LazyGroup
 from scopekv.errors import ScopeKVError
 
 _HERE = "scopekv.cli.audit"
-NOTHING_PROVED, WRONG_USE = 2, 64
+BROKEN, NOTHING_PROVED, WRONG_USE = 1, 2, 64
 
 
 class AuditGroup(LazyGroup):
@@ -26,9 +26,11 @@ class AuditGroup(LazyGroup):
             sys.exit(WRONG_USE)
         except click.exceptions.Exit:
             raise
-        except (click.ClickException, ScopeKVError) as error:
-            text = error.message if isinstance(error, click.ClickException) else str(error)
-            _end(f"Error: {text}")
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code if error.exit_code != BROKEN else NOTHING_PROVED)
+        except ScopeKVError as error:
+            _end(f"Error: {error}")
         except (KeyboardInterrupt, click.Abort):
             _end("Interrupted.")
         except Exception:  # noqa: BLE001 - Python's own exit code for these is 1
