@@ -105,7 +105,8 @@ def learned(stores: Sequence[Examined]) -> Check:
         "What a thief learns: counts, sizes, times and which objects belong together",
         Verdict.HELD,
         f"{plural(objects, 'object')} in {plural(chains, 'folder')} of "
-        f"{plural(scopes, 'opaque tag')}, written in {plural(bursts, 'burst')}: that much, and the retention of each folder",
+        f"{plural(scopes, 'opaque tag')}, written in {plural(bursts, 'burst')}: "
+        "that much, and the retention of each folder",
         Severity.LOW,
         objects,
         "",

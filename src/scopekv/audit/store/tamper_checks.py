@@ -13,7 +13,7 @@ from scopekv.audit.store.epochs import EPOCHS, old_epoch
 from scopekv.audit.store.judging import judged, not_tested, plural
 from scopekv.audit.store.media import Medium
 from scopekv.audit.store.placing import Canaries, Placed, place
-from scopekv.audit.store.tampering import SERVED, UNSEEN, WRONG, Outcomes, Tampering
+from scopekv.audit.store.tampering import REFUSED, SERVED, UNSEEN, WRONG, Outcomes, Tampering
 from scopekv.audit.store.tampers import TAMPERS
 from scopekv.audit.store.target import Progress, StoreSettings, StoreTarget
 from scopekv.audit.store.workbench import Workbench
@@ -30,15 +30,16 @@ class Tampered:
     checks: list[Check] = field(default_factory=list)
     tried: int = 0
     served: int = 0
-    expected: int = 0
-    counted: int = 0
+    refused: int = 0
+    uncounted: list[str] = field(default_factory=list)
 
-    def add(self, medium: Medium, made: Outcomes, number: int) -> None:
+    def add(self, medium: Medium, made: Outcomes) -> None:
         self.tried += made.tally.total() - made.tally[UNSEEN]
         self.served += made.served
-        self.expected += made.expected
-        self.counted += made.counted
-        self.checks.append(_check(medium, made, number))
+        self.refused += made.tally[REFUSED] - 1  # an old version is that very block
+        self.uncounted += made.uncounted
+        same = sum(check.name.startswith(f"{NAME}.{medium.kind}") for check in self.checks)
+        self.checks.append(_check(medium, made, f".{same + 1}" if same else ""))
 
 
 def untested(target: StoreTarget, settings: StoreSettings, canaries: Canaries | None) -> str:
@@ -89,7 +90,7 @@ async def tamper_all(
                 asker, target.forget, target.corrupt, settings,
                 benches, bench, prompt, spare, other, dice,
             )  # fmt: skip
-            made.add(bench.medium, await attack.run(TAMPERS), number)
+            made.add(bench.medium, await attack.run(TAMPERS))
     finally:
         _put_back(benches)
     made.checks.append(_counted(made, known=target.corrupt is not None))
@@ -131,32 +132,31 @@ def _others(canaries: Canaries) -> Placed | None:
     return _own(canaries.again, common.pop()) if len(common) == 1 else None
 
 
-def _check(medium: Medium, made: Outcomes, number: int) -> Check:
+def _check(medium: Medium, made: Outcomes, ending: str) -> Check:
     broken = [
         f"{name}: {'served' if how == SERVED else 'another answer'}"
         for name, how in made.by_tamper.items()
         if how in (SERVED, WRONG)
     ]
     unseen = [name for name, how in made.by_tamper.items() if how == UNSEEN]
-    control = "the untouched objects were served from this store alone, before and after, and an"
-    control += " empty one served nothing"
+    control = "the untouched objects were served from this store alone, before each way and at the"
+    control += " end, and an empty one served nothing"
     if unseen:
         control += f"; the tier never looked at: {', '.join(unseen)}"
     evidence: dict[str, Plain] = {
         "place": medium.place,
         "outcomes": dict(made.by_tamper),
-        "served_before": made.warm,
-        "served_after": made.warm_after,
+        "untouched_served": made.warm,
         "empty_served_nothing": made.cold,
-        "corrupt_counted": made.counted,
+        "uncounted": made.uncounted,
     }
     return judged(
-        f"{NAME}.{medium.kind}" + (f".{number}" if number else ""),
+        f"{NAME}.{medium.kind}{ending}",
         f"{TITLE}: {medium.kind}",
         broken=broken,
         held=f"{plural(len(made.by_tamper), 'way')} to change objects, none served",
         control=control,
-        control_ok=made.control and not unseen,
+        control_ok=made.control,
         tried=len(made.by_tamper),
         evidence=evidence,
     )
@@ -166,14 +166,13 @@ def _counted(made: Tampered, *, known: bool) -> Check:
     if not known:
         why = "no metrics of an engine were named"
         return not_tested(COUNTED, COUNTED_TITLE, why, Severity.LOW)
-    short = made.counted < made.expected
     return judged(
         COUNTED,
         COUNTED_TITLE,
-        broken=[f"{made.counted} counted, of {made.expected} refused"] if short else [],
-        held=f"{made.counted} corrupt objects counted, at {made.expected} changes refused",
+        broken=[f"refused and not counted: {what}" for what in dict.fromkeys(made.uncounted)],
+        held=f"a corrupt object was counted at each of {made.refused} changes refused",
         control="changes were refused",
-        control_ok=made.expected > 0,
-        tried=made.expected,
+        control_ok=made.refused > 0,
+        tried=made.refused,
         severity=Severity.LOW,
     )

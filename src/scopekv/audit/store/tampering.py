@@ -27,14 +27,13 @@ REFUSED, SERVED, WRONG, UNSEEN = "refused", "served", "wrong answer", "not looke
 @dataclass(slots=True)
 class Outcomes:
     """What came of each way. `cold`: with nothing in any store nothing was cached, so that
-    forgetting works. `warm`: the untouched objects were served before, and `warm_after` after."""
+    forgetting works. `warm`: the untouched objects were served, before each way and at the end.
+    `uncounted`: ways that were refused while the tier counted no corrupt object."""
 
     cold: bool = False
     warm: bool = False
-    warm_after: bool = False
     by_tamper: dict[str, str] = field(default_factory=dict)
-    counted: int = 0  # corrupt objects that the tiers counted meanwhile
-    expected: int = 0  # ways that a tier must count
+    uncounted: list[str] = field(default_factory=list)
 
     @property
     def tally(self) -> Counter[str]:
@@ -46,7 +45,7 @@ class Outcomes:
 
     @property
     def control(self) -> bool:
-        return self.cold and self.warm and self.warm_after
+        return self.cold and self.warm and UNSEEN not in self.tally
 
 
 @dataclass(slots=True, repr=False)
@@ -85,15 +84,15 @@ class Tampering:
             made.warm = await self._warm()
             if not (made.cold and made.warm):
                 return made
-            before = await self.corrupt() if self.corrupt else 0
             for tamper in tampers:
                 if tamper.needs_other and not self.mine(self.other):
                     continue
-                made.by_tamper[tamper.name] = await self._try(tamper)
-                made.expected += made.by_tamper[tamper.name] == REFUSED
-            made.counted = (await self.corrupt() - before) if self.corrupt else 0
+                before = await self.corrupt() if self.corrupt else 0
+                outcome = made.by_tamper[tamper.name] = await self._try(tamper)
+                if outcome == REFUSED and not await self._rises(before):
+                    made.uncounted.append(tamper.name)
             made.by_tamper["an older version of itself put back"] = await self._replayed()
-            made.warm_after = await self._warm()
+            made.warm = await self._warm()
         finally:
             for bench in self.benches:
                 bench.restore()
@@ -109,23 +108,36 @@ class Tampering:
                 return told.text == self.prompt.told.text
         return False
 
-    async def _warm(self) -> bool:
+    async def _warm(self, *, as_other: bool = False) -> bool:
         """The untouched objects, of this store alone, are served and give the same answer."""
         for _ in range(self.settings.tries):
             await self._ready()
-            told = await self._ask_cold()
+            told = await self._ask_cold(as_other=as_other)
             if told.cached_tokens:
                 return told.text == self.prompt.told.text
         return False
+
+    async def _rises(self, before: int) -> bool:
+        """Whether the tiers count more corrupt objects than before, now or soon."""
+        if self.corrupt is None:
+            return True
+        deadline = time.monotonic() + _LOOK_SECONDS_MAX
+        while await self.corrupt() <= before:
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(_POLL_SECONDS)
+        return True
 
     async def _try(self, tamper: Tamper) -> str:
         """The worst of what happened, until the tier has looked at what was changed.
 
         Served once with the right answer may be a write that was late; twice in a row is not.
+        Before each try the untouched objects must be served: else a miss says nothing.
         """
-        right = self.other if tamper.as_other and self.other is not None else self.prompt
         served = 0
         for _ in range(self.settings.tries):
+            if not await self._warm(as_other=tamper.as_other):
+                continue
             await self._ready()
             hand = Hand(
                 self.mine(self.prompt), self.mine(self.spare), self.mine(self.other), self.dice
@@ -133,7 +145,7 @@ class Tampering:
             changes = tamper.change(hand)
             await asyncio.to_thread(self.target.change, changes)
             told = await self._ask_cold(as_other=tamper.as_other)
-            if told.text != right.told.text:
+            if told.text != self.prompt.told.text:
                 return WRONG
             if told.cached_tokens:
                 served += 1

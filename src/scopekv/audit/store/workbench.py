@@ -51,13 +51,6 @@ class Workbench:
                     self._written.setdefault(name, set()).add(content)
                     self.medium.write(name, content)
 
-    def add(self, name: str, content: bytes) -> None:
-        """Put something under a name that nothing had."""
-        with self._lock:
-            if not self._closed and name not in self.saved:
-                self._written.setdefault(name, set()).add(content)
-                self.medium.write(name, content)
-
     def unchanged(self, changes: Mapping[str, bytes | None]) -> int:
         """How many of these still lie there as they were written."""
         return sum(
@@ -77,12 +70,13 @@ class Workbench:
                 return
             self._restore()
             self._closed = True
-            written = {content for contents in self._written.values() for content in contents}
-            written -= set(self.saved.values())
-            aside = [one for one in self.medium.walk() if QUARANTINE in one.parts]
-            names = {f"{one.chain}.{one.leaf}" for one in map(_named, self._written)}
-            for one in aside:
-                if one.leaf in names and self.medium.read(one.name, _WHOLE) in written:
+            ours = {}
+            for name, written in self._written.items():
+                one = Found(name, 0)
+                ours[f"{one.chain}.{one.leaf}"] = written - {self.saved.get(name)}
+            for one in self.medium.walk():
+                aside = ours.get(one.leaf) if QUARANTINE in one.parts else None
+                if aside and self.medium.read(one.name, _WHOLE) in aside:
                     self.medium.remove(one.name)
 
     def _restore(self) -> None:
@@ -96,7 +90,3 @@ class Workbench:
             elif now is None or ours:
                 self.medium.write(name, saved)
         self._touched.clear()
-
-
-def _named(name: str) -> Found:
-    return Found(name, 0)
