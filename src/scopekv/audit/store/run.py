@@ -55,6 +55,7 @@ class _Seen:
     checks: list[Check] = field(default_factory=list)
     tampered: Tampered = field(default_factory=Tampered)
     not_tested: list[NotTested] = field(default_factory=list)
+    complete: bool = True
 
 
 async def audit_store(
@@ -63,7 +64,8 @@ async def audit_store(
     """Run the audit. Changes nothing but with `settings.tamper`, and then puts it back.
 
     Raises `ConfigError` for a target that cannot be audited, `Unavailable` where a store or the
-    gateway is out of reach. Cancelling it puts back what was changed.
+    gateway is out of reach. Cancelled, it puts back what was changed and returns what it has seen,
+    as not complete, or is cancelled if that is nothing.
     """
     began, monotonic = time.time_ns(), time.monotonic()
     seen = _Seen()
@@ -75,7 +77,15 @@ async def audit_store(
             media.append(medium)
         maker = PromptMaker(settings.seed, began, settings.canary_tokens)
         dice = random.Random(f"store dice/{settings.seed}")  # noqa: S311 - no secret
-        await _audit(_Run(target, settings, progress, media, maker, dice, stack), seen)
+        run = _Run(target, settings, progress, media, maker, dice, stack)
+        try:
+            await _audit(run, seen)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not seen.checks:
+                raise
+            task.uncancel()
+            seen.complete = False
     return _result(target, settings, seen, began, time.monotonic() - monotonic)
 
 
@@ -217,6 +227,7 @@ def _result(
             "python": platform.python_version(),
             "machine": f"{platform.system()} {platform.machine()}",
         },
+        complete=seen.complete,
     )
 
 
