@@ -71,11 +71,13 @@ class Report:
             yield from ((result, check) for check in result.checks if check.verdict is verdict)
 
     def untested(self) -> list[tuple[str, NotTested]]:
-        """(audit or empty, what): of this run, of its audits, and what no audit tests."""
-        found = [("", one) for one in self.not_tested]
+        """(audit, what): of this run ("run"), of its audits, and what no audit tests ("any")."""
+        found = [("run", one) for one in self.not_tested]
         for result in self.results:
+            left = [one for one in result.checks if one.verdict is Verdict.NOT_TESTED]
+            found += [(result.audit, NotTested(one.title, one.summary)) for one in left]
             found += [(result.audit, one) for one in result.not_tested]
-        return [*found, *(("", one) for one in NEVER_TESTED)]
+        return [*found, *(("any", one) for one in NEVER_TESTED)]
 
     def plain(self) -> dict[str, Plain]:
         """`report.json`."""

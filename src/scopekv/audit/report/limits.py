@@ -99,7 +99,8 @@ PURPOSES = {
 WORDS = {
     "Control": "Something like the attack that must succeed, in the same run. A failed attack "
     "counts only beside a control that succeeded.",
-    "n": "Samples per arm: how many times the attacker asked for each of the two kinds of prompt.",
+    "n": "Samples; in the timing audit per arm: how often the attacker asked for each of the two "
+    "kinds of prompt.",
     "p": "How often chance alone would give times as different as these. Small means a leak; for "
     "a control, small means that the method sees what it must. One-sided two-sample "
     "Kolmogorov-Smirnov test (Gu et al., arXiv 2502.07776).",

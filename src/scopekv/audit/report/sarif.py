@@ -105,5 +105,4 @@ def _invocation(report: Report) -> dict[str, Plain]:
 
 
 def _note(audit: str, one: NotTested) -> dict[str, Plain]:
-    where = f" ({audit})" if audit else ""
-    return {"level": "note", "message": {"text": f"Not tested{where}: {one.what}: {one.why}"}}
+    return {"level": "note", "message": {"text": f"Not tested ({audit}): {one.what}: {one.why}"}}

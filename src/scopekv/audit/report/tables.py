@@ -16,8 +16,9 @@ LABELS = {
     "control_auc": "AUC of the control",
     "control_n": "n of the control",
     "mde_auc": "Smallest AUC that would show",
-    "n": "n per arm",
+    "n": "n",
     "p": "p",
+    "ttft_ms": "Time to the first token, ms",
     "p_holm": "p (Holm)",
     "control_p": "p of the control",
 }
@@ -140,7 +141,10 @@ def _deep(value: Plain) -> bool:
 def _table(caption: str, value: Plain) -> Table:
     if isinstance(value, Mapping):
         if all(isinstance(one, Mapping) for one in value.values()):
-            return _records(caption, [{"": name, **_mapping(one)} for name, one in value.items()])
+            return _records(
+                caption,
+                [{"": name.replace("_", " "), **_mapping(one)} for name, one in value.items()],
+            )
         pairs = [{"figure": label(name), "value": one} for name, one in value.items()]
         return _records(caption, pairs)
     rows = value if isinstance(value, Sequence) and not isinstance(value, str) else []

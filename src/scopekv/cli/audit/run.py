@@ -110,9 +110,11 @@ def run(
         limit = math.inf if budget_minutes is None else 60 * budget_minutes
         results = uvloop.run(_to_the_end(Audits(plan.planned, seed=number, seconds_max=limit)))
     arguments = sys.argv[1:] if seed is not None else [*sys.argv[1:], "--seed", str(number)]
+    command = shlex.join(["scopekv", *arguments])
     report = Report(
         results=results,
-        command=shlex.join(["scopekv", *arguments]),
+        command=command,
+        repeat={one.audit: f"{command} --only {one.audit}" for one in results},
         started_at=started_at,
         ended_at=int(time.time()),
         not_tested=plan.not_tested,
