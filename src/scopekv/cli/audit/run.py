@@ -27,6 +27,7 @@ from scopekv.cli.audit.output import Step, progress_bar
 from scopekv.cli.audit.plan import AUDITS, Choice, Plan, foreign_plan, own_plan
 from scopekv.cli.audit.sequence import Audits
 from scopekv.cli.options import default_data_dir, json_option, registry_options
+from scopekv.cli.up import UP_FILE
 
 _STYLES = {Verdict.HELD: "green", Verdict.BROKEN: "bold red", Verdict.BLIND: "yellow"}
 _PIPE_COLUMNS = 120  # a pipe has no width
@@ -102,10 +103,10 @@ def run(
     number = secrets.randbits(32) if seed is None else seed
     check_folder(out, force=force)
     folder: Path = (options.pop("data_dir") or default_data_dir()).expanduser().absolute()
-    signer = report_signer(folder)
     choice = Choice(data_dir=folder, seed=number, **options)
     with progress_bar(quiet=as_json) as step:
         plan = _plan(choice, step)
+        signer = report_signer(folder)
         started_at = int(time.time())
         limit = math.inf if budget_minutes is None else 60 * budget_minutes
         results = uvloop.run(_to_the_end(Audits(plan.planned, seed=number, seconds_max=limit)))
@@ -134,6 +135,11 @@ def _plan(choice: Choice, step: Step) -> Plan:
     if choice.url is None and any(keys):
         raise click.UsageError("--victim-key and --attacker-key are for an endpoint at --url")
     if choice.url is None:
+        if choice.config is None and not (choice.data_dir / UP_FILE).is_file():
+            raise click.UsageError(
+                f"nothing to audit: no `scopekv up` runs on {choice.data_dir}. Start one, or name "
+                "the gateway's file with --config, or an endpoint with --url"
+            )
         return own_plan(choice, step)
     if "@" in urlsplit(choice.url).netloc:
         raise click.UsageError("leave user and password out of --url: a report names its target")
@@ -141,6 +147,8 @@ def _plan(choice: Choice, step: Step) -> Plan:
         raise click.UsageError("--url takes --victim-key and --attacker-key beside it")
     if choice.config is not None:
         raise click.UsageError("give --url or --config, not both")
+    if "timing" not in choice.audits:
+        raise click.UsageError("with --url there is the timing audit alone; leave out --only")
     return foreign_plan(choice, step)
 
 

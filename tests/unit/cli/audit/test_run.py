@@ -18,6 +18,11 @@ from scopekv.cli.audit import audit
 from scopekv.cli.audit.sequence import Audits, Planned
 from scopekv.errors import Unavailable
 
+FOREIGN = (
+    *("--out", "report", "--url", "http://127.0.0.1:9"),
+    *("--victim-key", "sk-1", "--attacker-key", "sk-2"),
+)
+
 
 def held(name: str, *, complete: bool = True) -> AuditResult:
     check = Check(f"{name}.one", "claim", Verdict.HELD, "seen")
@@ -116,10 +121,14 @@ def run(*arguments: str | Path) -> Result:
         ("--out", "report", "--victim-key", "sk-1"),
         ("--out", "report", "--url", "http://u:p@127.0.0.1:9", "--victim-key", "sk-1"),
         ("--out", "report", "--budget-minutes", "0"),
+        ("--out", "report"),  # nothing runs there
+        (*FOREIGN, "--only", "isolation"),
+        (*FOREIGN, "--config", __file__),
     ],
 )
 def test_wrong_use_begins_nothing(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert run(*arguments, "--data-dir", tmp_path).exit_code == 64
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_endpoint_that_does_not_answer_is_a_report_all_the_same(tmp_path: Path) -> None:
