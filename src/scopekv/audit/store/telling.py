@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from scopekv.audit.results import Check, Severity
 from scopekv.audit.store.judging import judged, not_tested, plural
 from scopekv.audit.store.needles import NAME_OF_OURS, Needle, Words, search
-from scopekv.audit.store.patterns import shown_in
+from scopekv.audit.store.patterns import EXAMPLES, shown_in
 from scopekv.audit.store.target import MetricsPage
 from scopekv.errors import ConfigError, Unavailable
 from scopekv.gateway.http import ClientPool, Headers
@@ -59,8 +59,7 @@ class Hidden:
 def planted_log(hidden: Hidden) -> bytes:
     """A log that says everything that it must not."""
     lines = [b"INFO " + needle.content for needle in hidden.needles]
-    lines += [b"DEBUG AWwAAADOcwAAABBzY29wZWt2L3RpY2tldC8x", b"Authorization: Bearer " + b"k" * 32]
-    return b"\n".join(lines)
+    return b"\n".join([*lines, *EXAMPLES])
 
 
 async def logs(paths: Sequence[Path], hidden: Hidden) -> Check:
