@@ -10,7 +10,7 @@ import pytest
 from scopekv.audit.results import Verdict
 from scopekv.audit.store.events import events
 from scopekv.audit.store.needles import Words, of_token_ids, of_words
-from scopekv.audit.store.telling import Hidden, counted, logs, told_by
+from scopekv.audit.store.telling import Hidden, logs, told_by
 from scopekv.errors import ConfigError
 
 IDS = [1234, 8051, 977, 4410]
@@ -59,15 +59,6 @@ def test_a_label_that_tells_is_found_out(label: str, value: str) -> None:
     clean = 'scopekv_cached_tokens_total{scope="org"} 5.0\nvllm:x{model_name="m",le="+Inf"} 1\n'
     assert told_by(clean, HIDDEN) == []
     assert told_by(f'{clean}a_total{{{label}="{value}"}} 1\n', HIDDEN)
-
-
-def test_corrupt_objects_are_summed_over_tiers() -> None:
-    page = (
-        'scopekv:tier_events_total{tier="s3",event="corrupt"} 2.0\n'
-        'scopekv:tier_events_total{tier="valkey",event="corrupt"} 3.0\n'
-        'scopekv:tier_events_total{tier="s3",event="hits"} 9.0\n'
-    )
-    assert counted(page, "corrupt") == 5
 
 
 def event_of(**fields: object) -> bytes:
