@@ -126,8 +126,15 @@ async def _audit(run: _Run, seen: _Seen) -> None:
     made = seen.tampered
     try:
         await tamper_all(
-            *(made, asker, run.media, seen.canaries),
-            *(run.maker, target, settings, run.dice, run.progress),
+            made,
+            asker,
+            run.media,
+            seen.canaries,
+            maker=run.maker,
+            target=target,
+            settings=settings,
+            dice=run.dice,
+            progress=run.progress,
         )
     except Unavailable as error:
         made.checks.append(Check(f"{NAME}.whole", TITLE, Verdict.BLIND, f"cut short: {error}"))

@@ -62,6 +62,7 @@ async def tamper_all(
     asker: Asker,
     media: Sequence[Medium],
     canaries: Canaries,
+    *,
     maker: PromptMaker,
     target: StoreTarget,
     settings: StoreSettings,
