@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from scopekv.audit.results import AuditResult, Verdict
 from scopekv.audit.store import MetricsPage, Secret
+from scopekv.errors import Unavailable
 from scopekv.simulate.model import SimulatedModel
 from tests.audit.planted_store import PLANTS, TAMPER_PLANTS, Plant
 from tests.audit.store_places import FAST, TierPlace, check_of, tier_place
@@ -167,6 +168,19 @@ async def test_a_cancelled_audit_leaves_every_byte_as_it_was(
         assert mode & 0o777 == 0o600
     again = await place.audit(FAST)
     assert again.verdict is Verdict.HELD
+
+
+@pytest.mark.slow
+async def test_engines_that_cannot_be_asked_leave_what_was_read_and_blind_the_rest(
+    place: TierPlace,
+) -> None:
+    async def forget() -> None:
+        raise Unavailable("this engine cannot be told to forget")
+
+    result = await place.audit(TAMPER, forget=forget)
+    assert check_of(result, "store.plaintext").verdict is Verdict.HELD
+    assert check_of(result, "store.tamper.whole").verdict is Verdict.BLIND
+    assert result.exit_code == 2
 
 
 async def test_without_a_tier_behind_the_gateway_it_is_blind(

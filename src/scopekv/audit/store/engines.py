@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scopekv.audit.endpoint import Endpoint
-from scopekv.audit.store.target import MetricsPage
-from scopekv.audit.store.telling import counted, page_text
 from scopekv.errors import Unavailable
 
 FORGET = "/v1/scopekv/forget"
+TIERS = "/v1/scopekv/tiers"
 REVOKE = "/admin/v1/revocations/users"
 _BUSY_SECONDS_MAX = 30.0
 _REVOKE_SECONDS = 30
-_DONE = "done"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,14 +56,20 @@ async def revoke_user(url: str, admin_key: str, org: str, name: str) -> None:
     async with Endpoint(url) as endpoint:
         body = {"org": org, "name": name, "wait_seconds": _REVOKE_SECONDS}
         reply = await endpoint.call("POST", REVOKE, body, key=admin_key)
-        state = reply.body.get("state") if isinstance(reply.body, dict) else None
-        if reply.status not in (200, 202) or state != _DONE:
+        if not reply.ok:  # 202: begun, and not everywhere done
             raise Unavailable(
-                f"the revocation of the audit's account is not done: status {reply.status}, "
-                f"state {state or reply.code}"
+                f"the revocation of the audit's account is not done: {reply.status} {reply.code}"
             )
 
 
-async def corrupt_counted(pages: Sequence[MetricsPage]) -> int:
-    """How many corrupt objects the engines behind these pages have counted."""
-    return sum([counted(await page_text(page), "corrupt") for page in pages])
+async def corrupt_counted(engines: Sequence[EngineAddress]) -> int:
+    """How many corrupt objects the tiers of these engines have counted since their start."""
+    total = 0
+    for engine in engines:
+        async with Endpoint(engine.url) as endpoint:
+            reply = await endpoint.call("GET", TIERS, None, key=engine.key)
+        tiers = reply.body.get("tiers") if isinstance(reply.body, dict) else None
+        if not reply.ok or not isinstance(tiers, dict):
+            raise Unavailable(f"{engine.url} does not tell of its tiers: status {reply.status}")
+        total += sum(int(tier.get("corrupt", 0)) for tier in tiers.values())
+    return total
