@@ -15,7 +15,7 @@ from scopekv.audit.timing.withdrawal import Publisher, Withdrawn
 from scopekv.errors import Misuse
 
 LOOKS = (50, 100)  # and the size asked for
-WITHDRAWALS = 20  # per arm: each publishes a document
+WITHDRAWALS = 30  # per arm: each publishes a document
 IDENTITIES = 3  # end-user names of one key, where no further keys are given
 
 
