@@ -100,9 +100,9 @@ class Walk:
         base = self.asking.beyond[batch.endpoint, batch.model]
         if batch.kind is not Kind.PUBLIC_TAIL:
             return base
-        for caller in (batch.owner, *batch.callers[:1]):
+        for _ in range(2):  # the owner's, since another's could be a copy of its own
             other = replace(prompt, tail=self.asking.texts.text())
-            base = max(base, (await self.asking.ask(caller, other)).cached)
+            base = max(base, (await self.asking.ask(batch.owner, other)).cached)
         return base
 
     def _cell(
