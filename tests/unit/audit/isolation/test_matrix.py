@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from scopekv.audit.endpoint import CHAT, COMPLETIONS
+from scopekv.audit.endpoint import CHAT, COMPLETIONS, MESSAGES
 from scopekv.audit.isolation.asking import audience
 from scopekv.audit.isolation.matrix import Batch, Caller, Kind, batches, callers_of, scope_of
-from scopekv.audit.isolation.target import IsolationSettings, IsolationTarget, Member, Place
+from scopekv.audit.isolation.target import IsolationTarget, Member, Place
 from scopekv.cli.audit.registrar import members_of
 from scopekv.core.policy import Document, PartRole, RoleRules, decide
 from scopekv.core.scopes import Audience, Narrowing, Principal, Scope
@@ -72,7 +72,7 @@ def test_the_callers_use_the_same_names_in_both_organisations() -> None:
 
 
 def test_every_kind_owner_and_endpoint_comes_in_every_tier() -> None:
-    found = batches(TARGET, IsolationSettings(1), (Place.ENGINE, Place.S3))
+    found = batches(TARGET, (Place.ENGINE, Place.S3), (CHAT, COMPLETIONS, MESSAGES))
     kinds = {(one.place, one.endpoint, one.kind) for one in found}
     private = {Kind.USER, Kind.END_USER, Kind.SESSION}
     assert {
@@ -82,9 +82,8 @@ def test_every_kind_owner_and_endpoint_comes_in_every_tier() -> None:
         for kind in private
     } <= kinds
     assert (Place.ENGINE, CHAT, Kind.ORG_TEXT) in kinds
-    assert all(one.endpoint == CHAT for one in found if one.kind is Kind.ORG_TEXT)
-    quick = batches(TARGET, IsolationSettings(1, quick=True), (Place.ENGINE,))
-    assert {one.endpoint for one in quick} == {CHAT}
+    assert not any(o.endpoint == COMPLETIONS for o in found if o.kind is Kind.ORG_TEXT)
+    assert {one.place for one in found if one.endpoint == MESSAGES} == {Place.ENGINE}
 
 
 def test_it_takes_two_accounts() -> None:
