@@ -21,7 +21,7 @@ import msgspec
 from scopekv.adapters.kv_events import decode_batch
 from scopekv.core.block_hashes import ChainHasher, pack, root_of, short
 from scopekv.core.blocks import BlockTagger, Fingerprint
-from scopekv.core.events import Medium, decode_snapshot, encode_snapshot
+from scopekv.core.events import Medium, Snapshot, decode_snapshot, encode_snapshot
 from scopekv.core.following import Follower
 from scopekv.core.locations import BLOCK_BYTES, LocationIndex
 from scopekv.core.scopes import ScopeId
@@ -92,7 +92,7 @@ def measure_lookups(index: LocationIndex, chain: list[int]) -> dict[str, Any]:
     for _ in range(ROUNDS):
         for name, asked in (("all", chain), ("none", strange)):
             began = time.perf_counter()
-            found = index.locate(asked, index.instances)
+            found = index.locate(asked, index.instances, BLOCK_TOKENS)
             times[name].append(time.perf_counter() - began)
             assert {reach.engine for reach in found.values()} == {
                 len(chain) if name == "all" else 0
@@ -142,7 +142,7 @@ def measure_rest(index: LocationIndex) -> dict[str, Any]:
     """A snapshot of 200,000 blocks restored; a restart forgotten; a prompt's chain made."""
     dice = random.Random(3)
     hashes = [dice.getrandbits(64) for _ in range(200_000)]
-    packed = encode_snapshot("life", 1, time.time(), [("GPU", pack(hashes))])
+    packed = encode_snapshot(Snapshot("life", 1, time.time(), {Medium.ENGINE: hashes}))
     follower = Follower(LocationIndex(), "instance")
     life = follower.begin(0.0)
     began = last = time.process_time()

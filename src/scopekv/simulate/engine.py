@@ -19,6 +19,7 @@ import msgspec
 from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.backlogs import HEADER, Backlogs
 from scopekv.core.blocks import Namespace
+from scopekv.core.events import Medium
 from scopekv.errors import Misuse, NotFound, Refused, TooLarge
 from scopekv.gateway.http import Failure, Headers, Reply, Request, Server, internal_failure
 from scopekv.simulate.behaviour import Behaviour, Call, Seen
@@ -49,14 +50,13 @@ class SimulatedEngine:
         instance_group: str = "default",
         block_size: int = 32,
         blocks_max: int = 4096,
-        tiers: SimulatedTiers | None = None,
         events_endpoint: str | None = None,
     ) -> None:
         self.model, self.api_key = model, api_key
         self.cache = PrefixCache(block_size=block_size, blocks_max=blocks_max)
         self.behaviour, self.seen = Behaviour(), Seen()
         self.plugin: SimulatedPlugin | None = None
-        self.tiers = tiers
+        self.tiers: SimulatedTiers | None = None
         self.events_endpoint = events_endpoint
         if keys_path is not None:
             namespace = _namespace(model, block_size)
@@ -70,6 +70,14 @@ class SimulatedEngine:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
+
+    def put_behind(self, tiers: SimulatedTiers) -> None:
+        """Give the engine its tiers, before it starts. They are announced with its events."""
+        self.tiers = tiers
+        if self.plugin is not None:
+            self.plugin.bus.watch(tiers.host, Medium.HOST)
+            for tier in tiers.tiers:
+                self.plugin.bus.watch_tier(tier.residents, tier.place().medium)
 
     async def start(self) -> Self:
         """Listen: on any free port at first, on the same one after a `stop`."""
@@ -130,7 +138,9 @@ class SimulatedEngine:
             reply.send(200, _JSON, msgspec.json.encode(answer))
             return
         if request.path == "/v1/scopekv/snapshot" and self.plugin is not None:
-            packed = self.plugin.snapshot(blocks="blocks=false" not in request.query)
+            outer = self.tiers.places(self.cache.block_size) if self.tiers is not None else None
+            wanted = "blocks=false" not in request.query
+            packed = self.plugin.snapshot(blocks=wanted, tiers=outer)
             reply.send(200, _PACKED, packed)
             return
         answer = self._answer_plain(request)
@@ -182,9 +192,10 @@ class SimulatedEngine:
         if self.behaviour.purges_busy > 0:
             self.behaviour.purges_busy -= 1
             return {"lines": [_line("engine", busy=1)]}
+        hashes = plugin.blocks.tagged(tags)
         lines = [_line("engine", removed=plugin.purge(tags))]
         if self.tiers is not None:
-            lines += self.tiers.purge(tags)
+            lines += self.tiers.purge(tags, hashes)
         if self.behaviour.purge_error is not None:
             lines.append(_line("directory", error=self.behaviour.purge_error))
         return {"lines": lines}

@@ -21,7 +21,8 @@ from scopekv.core.chains import Chain
 from scopekv.engines.tiers import with_credentials
 from scopekv.engines.vllm.plugin import installed_guard
 from scopekv.errors import ConfigError, Misuse
-from scopekv.store.tier import Block, Presence, SealedTier, open_tier
+from scopekv.store.opening import open_tier
+from scopekv.store.tier import Block, Presence, SealedTier
 
 if TYPE_CHECKING:
     from scopekv.engines.vllm.offloading.manager import ScopedOffloadingManager
