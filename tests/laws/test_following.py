@@ -41,7 +41,7 @@ class Disk:
 
 
 class World:
-    """An engine with host memory and two outer tiers, its bus, and one follower behind an unreliable delivery."""
+    """An engine with host memory and two tiers, its bus, one follower behind a bad delivery."""
 
     def __init__(self, seed: int, *, loses: float = 0.02) -> None:
         self.dice = random.Random(seed)

@@ -39,7 +39,7 @@ from scopekv.store.sealed_objects import Address, SealedObjects
 from scopekv.store.settings import TierSettings
 from scopekv.store.workers import Task, Urgency, Workers
 
-__all__ = ["Block", "BlockKey", "Done", "Presence", "Purged", "SealedTier", "TierSpeed"]
+__all__ = ["Block", "BlockKey", "Done", "Presence", "Purged", "SealedTier", "TierSettings"]
 
 _PROBE_HEX_BYTES = 20
 
