@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from vllm.distributed.kv_events import BlockRemoved, BlockStored
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
 from scopekv.engines.vllm.offloading.manager import ScopedOffloadingManager
@@ -35,18 +34,10 @@ class ScopedConnector(OffloadingConnector):
         return super().get_kv_connector_stats()
 
     def take_events(self) -> Iterable[Any]:
-        """Host memory's events as vLLM tells them, and the sealed tiers': short hashes alone."""
+        """Host memory's events as vLLM tells them, and the sealed tiers'."""
         yield from super().take_events()
-        manager = self._scoped
-        if manager is None:
-            return
-        for tier in manager.secondary_tiers:
-            came, left = tier.sealed.residents.changes()
-            if came:
-                size, medium = manager.planner.chunk_tokens, tier.medium_name
-                yield BlockStored(came, None, [], size, None, medium, None, group_idx=0)
-            if left:
-                yield BlockRemoved(left, tier.medium_name, group_idx=0)
+        for tier in self._scoped.secondary_tiers if self._scoped is not None else ():
+            yield from tier.kv_events()
 
     def request_finished(self, request: Any, block_ids: list[int]) -> Any:
         return self._reported(request, super().request_finished(request, block_ids))

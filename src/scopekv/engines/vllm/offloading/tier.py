@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vllm.distributed.kv_events import BlockRemoved, BlockStored, KVCacheEvent
 from vllm.v1.kv_offload.base import (
     LookupResult,
     Medium,
@@ -205,6 +206,21 @@ class SealedTierManager(SecondaryTierManager):
         for job in list(self._jobs.values()):
             self.sealed.abandon(job.job_id)
         self._ready = list(self.get_finished_jobs())
+
+    def kv_events(self) -> Iterator[KVCacheEvent]:
+        """What came to the tier and left it since the last call: short hashes, no token ids.
+
+        vLLM would translate events of its own kind, but only for blocks of requests it remembers.
+        """
+        came, left = self.sealed.residents.changes()
+        medium, size = (
+            self.sealed.medium,
+            self._manager.planner.chunk_tokens if self._manager else 0,
+        )
+        if came:
+            yield BlockStored(came, None, [], size, None, medium, None, group_idx=0)
+        if left:
+            yield BlockRemoved(left, medium, group_idx=0)
 
     # --- the rest of vLLM's contract ------------------------------------------------------------
 
