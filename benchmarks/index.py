@@ -21,10 +21,18 @@ import msgspec
 from scopekv.adapters.kv_events import decode_batch
 from scopekv.core.block_hashes import ChainHasher, pack, root_of, short
 from scopekv.core.blocks import BlockTagger, Fingerprint
-from scopekv.core.events import Medium, Snapshot, decode_snapshot, encode_snapshot
+from scopekv.core.events import (
+    Medium,
+    OuterTier,
+    OuterTiers,
+    Snapshot,
+    decode_snapshot,
+    encode_snapshot,
+)
 from scopekv.core.following import Follower
-from scopekv.core.locations import BLOCK_BYTES, LocationIndex
+from scopekv.core.locations import BLOCK_BYTES, LocationIndex, Reach
 from scopekv.core.scopes import ScopeId
+from scopekv.core.speeds import TierSpeed
 
 BATCH_BLOCKS = 100  # of one step: a prompt of 3,200 tokens
 BLOCK_TOKENS = 32
@@ -105,6 +113,28 @@ def measure_lookups(index: LocationIndex, chain: list[int]) -> dict[str, Any]:
     }
 
 
+def measure_tiers(index: LocationIndex, chain: list[int]) -> dict[str, Any]:
+    """A prompt of which each instance has a third in its engine, in host memory and on S3.
+
+    All share the S3 store, and each has written every so many blocks of it.
+    """
+    third, names = len(chain) // 3, index.instances
+    store = OuterTier(Medium.S3, b"shared", TierSpeed(0.03, 1e8, samples=1))
+    for number, name in enumerate(names):
+        index.remove(name, Medium.ENGINE, chain[third:])
+        index.add(name, Medium.HOST, chain[third : 2 * third])
+        index.add(name, Medium.S3, chain[2 * third + number :: len(names)])
+        index.told(name, OuterTiers(BLOCK_TOKENS, 1 << 20, (store,)))
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        found = index.locate(chain, names, BLOCK_TOKENS)
+        times.append(time.perf_counter() - began)
+        rest = len(chain) - 2 * third
+        assert set(found.values()) == {Reach(third, 2 * third, ((Medium.S3, rest),))}
+    return {"lookup_1000_tiers_us_p50": round(1e6 * statistics.median(times), 1)}
+
+
 def measure_applied(blocks: int) -> dict[str, Any]:
     """Batches from the wire, decoded and applied in order; a quarter of the blocks leave again."""
     dice = random.Random(2)
@@ -180,6 +210,7 @@ def main() -> None:
     options = parser.parse_args()
     figures, index, chain = measure_memory(options.blocks, options.instances)
     figures |= measure_lookups(index, chain)
+    figures |= measure_tiers(index, chain)
     figures |= measure_rest(index)
     del index
     figures |= measure_applied(1_000_000)

@@ -18,8 +18,8 @@ so that an instance looks emptier than it is, never fuller, and `partial` says s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, repeat
+from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby, islice, repeat, takewhile
 from typing import NamedTuple
 
 from scopekv.core.block_table import SLICE, BlockTable
@@ -152,14 +152,19 @@ class LocationIndex:
         """
         wanted = tuple(names)
         masks = list(map(self._table.look_up, chain, repeat(0)))
-        engines = self._engine_ends(masks, wanted)
-        stores = self._stores()
+        engines, distinct, stores = self._engine_ends(masks, wanted), set(masks), self._stores()
         found = {}
         for name in wanted:
-            end, tiers = engines[name], self._tiers.get(name)
-            size = tiers.chunk_tokens // block_tokens if tiers is not None else 1
-            chunks = masks[size - 1 :: size] if size > 0 else []
-            found[name] = self._beyond(name, chunks, end, max(1, size), tiers, stores)
+            engine, tiers, bits = engines[name], self._tiers.get(name), self._bits[name]
+            nearest = tiers.nearest if tiers is not None else ()
+            size = max(1, tiers.chunk_tokens // block_tokens) if tiers is not None else 1
+            chunks = masks[size - 1 :: size]
+            first = engine // size
+            in_host = {mask for mask in distinct if mask & bits[Medium.HOST]}
+            at = first + len(list(takewhile(in_host.__contains__, islice(chunks, first, None))))
+            places = [(one.medium, stores.get(one.store, bits[one.medium])) for one in nearest]
+            runs = _runs(chunks[at:], places, distinct) if places else ()
+            found[name] = Reach(engine, max(engine, at * size), runs)
         return found
 
     def _engine_ends(self, masks: Sequence[int], names: Sequence[str]) -> dict[str, int]:
@@ -188,26 +193,6 @@ class LocationIndex:
                     bits[tier.store] = bits.get(tier.store, 0) | self._bits[name][tier.medium]
         return bits
 
-    def _beyond(
-        self,
-        name: str,
-        chunks: Sequence[int],
-        engine: int,
-        size: int,
-        tiers: OuterTiers | None,
-        stores: Mapping[bytes, int],
-    ) -> Reach:
-        """Host memory from the chunk that engine memory lacks a block of, then tiers."""
-        bits = self._bits[name]
-        host, at = bits[Medium.HOST], engine // size
-        while at < len(chunks) and chunks[at] & host:
-            at += 1
-        reach = max(engine, at * size)
-        if tiers is None:
-            return Reach(engine, reach)
-        places = [(one.medium, stores.get(one.store, bits[one.medium])) for one in tiers.nearest]
-        return Reach(engine, reach, _runs(chunks[at:], places))
-
     def contents(self, name: str, medium: Medium) -> Counter[int]:
         """All blocks of a medium with how often each is held. Cost: a pass over the index."""
         return self._table.contents(self._bits[name][medium])
@@ -218,18 +203,15 @@ class LocationIndex:
 
 
 def _runs(
-    chunks: Sequence[int], places: Sequence[tuple[Medium, int]]
+    chunks: Sequence[int], places: Sequence[tuple[Medium, int]], distinct: Collection[int]
 ) -> tuple[tuple[Medium, int], ...]:
     """Each chunk comes from the first place that has it; the first that none has ends it."""
-    runs: list[tuple[Medium, int]] = []
-    for mask, same in groupby(chunks):
-        medium = next((one for one, bits in places if mask & bits), None)
+    nearest = {mask: next((one for one, bits in places if mask & bits), None) for mask in distinct}
+    runs = []
+    for medium, same in groupby(map(nearest.__getitem__, chunks)):
         if medium is None:
             break
-        count = sum(1 for _ in same)
-        if runs and runs[-1][0] is medium:
-            count += runs.pop()[1]
-        runs.append((medium, count))
+        runs.append((medium, len(list(same))))
     return tuple(runs)
 
 

@@ -52,9 +52,10 @@ class Residents:
     def told(self) -> list[int]:
         """What lay here at the last `changes`, a block for each object. Cost: O(objects)."""
         with self._lock:
-            held = Counter(self._blocks.values())
-            held.subtract(self._change)
-        return list(held.elements())
+            held, change = list(self._blocks.values()), dict(self._change)
+        changed = Counter(block for block in held if block in change)
+        changed.subtract(change)
+        return [*(block for block in held if block not in change), *changed.elements()]
 
     def _count(self, block: int, by: int) -> None:
         count = self._change.pop(block, 0) + by
