@@ -59,9 +59,10 @@ class OwnCalls:
         if self.behaviour.purges_busy > 0:
             self.behaviour.purges_busy -= 1
             return {"lines": [_line("engine", busy=1)]}
+        hashes = self.plugin.blocks.tagged(tags)
         lines = [_line("engine", removed=self.plugin.purge(tags))]
         if self.tiers is not None:
-            lines += self.tiers.purge(tags)
+            lines += self.tiers.purge(tags, hashes)
         if self.behaviour.purge_error is not None:
             lines.append(_line("directory", error=self.behaviour.purge_error))
         return {"lines": lines}
