@@ -94,5 +94,3 @@ def test_a_tier_that_is_read_alone_is_read_though_it_does_not_pay(world: World) 
     assert world.answer(world.ask("u", 4)) == 0
     side.forget([], [world.manager.secondary_tiers[0].medium_name], 60.0)
     assert world.answer(world.ask("u", 4)) == 4
-    side.forget([], None, 60.0)
-    assert world.answer(world.ask("u", 4)) == 0
