@@ -28,9 +28,9 @@ class KeyText(click.ParamType[str]):
         return text
 
 
-def key_option(name: str, words: str) -> Callable[[Command], Command]:
-    """Add `--<name>`, which the environment gives as SCOPEKV_AUDIT_<NAME>. Empty without it."""
+def key_option(name: str, words: str, **settings: Any) -> Callable[[Command], Command]:
+    """Add `--<name>`, which the environment gives as SCOPEKV_AUDIT_<NAME>."""
     variable = f"SCOPEKV_AUDIT_{name.upper().replace('-', '_')}"
     return click.option(
-        f"--{name}", type=KeyText(), default="", envvar=variable, show_envvar=True, help=words
+        f"--{name}", type=KeyText(), envvar=variable, show_envvar=True, help=words, **settings
     )
