@@ -23,7 +23,7 @@ class KeyText(click.ParamType[str]):
                 text = Path(text[1:]).read_text("utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 self.fail(f"cannot read {text[1:]}: {type(error).__name__}", param, ctx)
-        if not text.isascii() or not (text.isprintable() or not text):
+        if not text or not text.isascii() or not text.isprintable():
             self.fail("a key is one line of printable ASCII", param, ctx)
         return text
 
@@ -34,3 +34,8 @@ def key_option(name: str, words: str, **settings: Any) -> Callable[[Command], Co
     return click.option(
         f"--{name}", type=KeyText(), envvar=variable, show_envvar=True, help=words, **settings
     )
+
+
+def or_empty(_context: click.Context, _param: click.Parameter, value: str | None) -> str:
+    """Option callback: empty where the option was not given."""
+    return value or ""
