@@ -195,6 +195,7 @@ class _Plan(Generic[K]):
         self._idle = [name for name in policy._ledger.idle(self._guarantee) if name != account]
         self._gone: dict[K, int] = {}  # children that would be gone
         self._popped: list[Node[K]] = []
+        self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # as far as looked at
         self.taken: dict[K, None] = {}
 
     def choose(self) -> Node[K] | None:
@@ -220,14 +221,18 @@ class _Plan(Generic[K]):
         slack = self._draft.used_bytes(name)
         if name != self._account:
             slack -= self._guarantee
-        found: Node[K] | None = None
-        best: Rank = ()
+        best: tuple[Rank, Node[K]] | None = None
+        heads = self._heads
         for (size, _), lane in self._policy._lanes.get(name, {}).items():
-            if size <= slack and (node := self._settle(lane)) is not None:
-                value = self._policy._order.value(node)
-                if found is None or value < best:
-                    found, best = node, value
-        return found
+            if size > slack:
+                continue
+            if lane not in heads:
+                node = self._settle(lane)
+                heads[lane] = None if node is None else (self._policy._order.value(node), node)
+            head = heads[lane]
+            if head is not None and (best is None or head[0] < best[0]):
+                best = head
+        return None if best is None else best[1]
 
     def _settle(self, lane: Lane[K]) -> Node[K] | None:
         """The head of a lane that may go; it stays in its place."""
@@ -244,7 +249,9 @@ class _Plan(Generic[K]):
     def take(self, node: Node[K]) -> None:
         """Count the block as gone; its parent may be next."""
         # It is the head of its lane: `choose` has just looked at it.
-        self._popped.append(self._policy._lane_of(node).pop())
+        lane = self._policy._lane_of(node)
+        del self._heads[lane]
+        self._popped.append(lane.pop())
         self.taken[node.key] = None
         self._draft.take(node.account, node.size_bytes)
         self._draft.offer(node.account)
@@ -255,8 +262,10 @@ class _Plan(Generic[K]):
         if parent is None or parent.pins or parent.key in self._protected:
             return
         if self._gone[node.parent] == self._policy._children[node.parent]:
+            lane = self._policy._lane_of(parent)
+            self._heads.pop(lane, None)
             if not parent.stamp:
-                self._policy._lane_of(parent).push(parent)
+                lane.push(parent)
             self._draft.offer(parent.account)  # it may have had nothing to give before
 
     def close(self) -> None:
