@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
@@ -11,8 +12,9 @@ import pytest
 from scopekv.core.chains import Link, tag, tags_of
 from scopekv.core.scopes import Scope, ScopeKind
 from scopekv.gateway.administration import LOCAL_OPERATOR
+from scopekv.gateway.tokens import common
 from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.stage import Stage, text_of
+from scopekv.simulate.stage import Stage
 from tests.audit.planted import telling
 from tests.audit.planted.registry import PLANTED
 from tests.audit.planted.switch import patched
@@ -61,22 +63,25 @@ async def other_end_user(trial: Trial) -> bool:
 
 
 async def token_over_the_border(trial: Trial) -> bool:
-    """A document whose last token would grow, so that the grown one ends a block."""
-    alice, bob = trial.account("acme"), trial.account("globex")
-    for words in range(20, 60):
-        document = trial.text(words) + " transport"
-        trial.publish("public", document)
-        await trial.stage.deployment.gateway.warmer.settle()
-        grown = document + "ation is for " + trial.text(60)
-        await trial.ask(alice, grown)
-        cached = await trial.ask(bob, grown)
-        ids = trial.stage.model.chat_ids({"messages": [{"role": "user", "content": document}]})
-        own = trial.stage.model.chat_ids({"messages": [{"role": "user", "content": grown}]})
-        same = next(i for i, (a, b) in enumerate(zip(ids, own, strict=False)) if a != b)
-        if cached > same:
-            return True
-        trial.withdraw()
-    return False
+    """A document whose last token grows with what follows, and then ends a block."""
+    alice, bob, model = trial.account("acme"), trial.account("globex"), trial.stage.model
+
+    def ids(text: str) -> list[int]:
+        return model.chat_ids({"messages": [{"role": "user", "content": text}]})
+
+    def grown(text: str) -> str:
+        return text + "ation is a matter of trust."
+
+    def same(text: str) -> int:
+        return common(ids(text), ids(grown(text)))
+
+    block_size = trial.stage.engine.cache.block_size
+    texts = (trial.text(words) + " transport" for words in itertools.count(20))
+    document = next(text for text in texts if (same(text) + 1) % block_size == 0)
+    trial.publish("public", document)
+    await trial.stage.deployment.gateway.warmer.settle()
+    await trial.ask(alice, grown(document))
+    return await trial.ask(bob, grown(document)) > same(document)
 
 
 async def folder_that_names_a_user(trial: Trial) -> bool:
@@ -93,9 +98,9 @@ async def folder_that_names_a_user(trial: Trial) -> bool:
 
 
 async def document_of_others(trial: Trial) -> bool:
-    document = trial.text()
+    alice, bob, document = trial.account("acme"), trial.account("globex"), trial.text()
     trial.publish(f"org:{trial.org('acme')}", document)
-    return await trial.crosses(trial.account("acme"), trial.account("globex"), text=document)
+    return await trial.crosses(alice, bob, text=document)
 
 
 async def document_of_a_group(trial: Trial) -> bool:
@@ -141,9 +146,9 @@ async def first_reader(trial: Trial) -> bool:
 
 async def denied_sooner(trial: Trial) -> bool:
     """What it would wait, instead of a measured time."""
-    document = trial.text()
+    trial.account("acme")
+    bob, document, waits = trial.account("globex"), trial.text(), list[float]()
     trial.publish(f"org:{trial.org('acme')}", document)
-    bob, waits = trial.account("globex"), []
 
     async def pause(seconds: float) -> None:
         waits.append(seconds)
@@ -237,7 +242,3 @@ async def test_a_salt_passed_through_opens_an_engine_without_the_plugin(
                 await trial.ask(alice, text, cache_salt="mine")
                 assert await trial.ask(alice, text, cache_salt="mine") > 0
                 assert (await trial.ask(bob, text, cache_salt="mine") > 0) is switched
-
-
-def test_text_of_another_seed_is_another() -> None:
-    assert text_of("a", 5) != text_of("b", 5)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from scopekv.core.block_hashes import short
 from scopekv.core.events import Event, Stored
 from scopekv.core.policy import may_read
 from scopekv.core.scopes import Principal, Scope
@@ -75,17 +76,18 @@ def _plain_salt(scope: Scope, secret: bytes, epoch: int) -> str:
 
 
 def _raw_salts_in_events() -> Any:
-    salts: list[str] = [""]
+    salts: dict[int, str] = {}
     hashes = SimulatedPlugin.hashes
 
     def noting(self: SimulatedPlugin, verdict: Any, ids: Sequence[int], salt: str) -> Any:
-        salts[0] = salt
-        return hashes(self, verdict, ids, salt)
+        made = hashes(self, verdict, ids, salt)
+        salts.update((short(one), salt) for one in made)
+        return made
 
     def wire(event: Event) -> dict[str, object]:
         made = _wire(event)
         if isinstance(event, Stored):
-            made["extra_keys"] = [[salts[0]]] * len(event.hashes)
+            made["extra_keys"] = [[salts.get(one, "")] for one in event.hashes]
         return made
 
     return all_of(

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scopekv.adapters.aes_gcm import AesGcm
 from scopekv.core import sealing, tickets
 from scopekv.core.chains import Tag
+from scopekv.core.eviction import ScopedPolicy
 from scopekv.core.leases import Lease
 from scopekv.core.sealing import NAME_HEX, TAG_BYTES, ChainKeys, Identity, SealKey
-from scopekv.core.shares import Shares
 from scopekv.core.tickets import AudienceId, Check, KeyId, Ticket
 from scopekv.ports import ObjectKey
 from scopekv.store import broker, keyring, sealed_objects
@@ -99,8 +99,18 @@ def _keeps_entries(_index: Index, _keys: Iterable[ObjectKey]) -> int:
     return 0
 
 
-def _no_guarantee(_shares: Shares, _accounts: int) -> int:
-    return 0
+def _oldest_first(
+    self: ScopedPolicy[ObjectKey], size_bytes: int, _account: bytes, protected: Any = ()
+) -> list[ObjectKey] | None:
+    """Whoever asks, whosever it is."""
+    found: list[ObjectKey] = []
+    for key, node in self._nodes.items():
+        if size_bytes <= 0:
+            break
+        if not node.pins and key not in protected:
+            found.append(key)
+            size_bytes -= node.size_bytes
+    return found if size_bytes <= 0 else None
 
 
 PLANTED = {
@@ -157,6 +167,6 @@ PLANTED = {
     "cross_tenant_eviction": Planted(
         "no tenant has a guaranteed share: a flood evicts everybody's blocks",
         (STORE, TIMING),
-        switch(Shares, guarantee_bytes=_no_guarantee),
+        switch(ScopedPolicy, victims=_oldest_first),
     ),
 }

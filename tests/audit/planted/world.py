@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from scopekv.adapters.broker_client import BrokerClient, BrokerSettings
@@ -43,28 +43,27 @@ async def tiered(
     settings = GatewaySettings((), port=free_port("127.0.0.1"), stop_seconds_max=0.5)
     stage = Stage(folder, model, (plugin,) * instances, settings)
     common = shared or SimulatedObjectStore("s3")
-    made: list[SimulatedTiers] = []
+    stack = ExitStack()
     for number, engine in enumerate(stage.engines):
         if engine.plugin is not None:
-            stores = [
+            stores: list[ObjectStore] = [
                 DirectoryStore(folder / f"tier-{number}"),
                 SimulatedObjectStore("s3", beside=common),
             ]
-            engine.tiers = _tiers(stage, engine, stores)
-            made.append(engine.tiers)
-    try:
+            engine.tiers = _tiers(stage, engine, stores, stack)
+    with stack:
         async with stage:
             yield stage
-    finally:
-        for tiers in made:
-            tiers.close()
 
 
-def _tiers(stage: Stage, engine: SimulatedEngine, stores: list[ObjectStore]) -> SimulatedTiers:
+def _tiers(
+    stage: Stage, engine: SimulatedEngine, stores: list[ObjectStore], stack: ExitStack
+) -> SimulatedTiers:
     assert engine.plugin is not None
     deployment = stage.deployment
-    broker = BrokerSettings(deployment.own_url, deployment.world.instance_secret_path)
-    keyring = Keyring(BrokerClient(broker), time.monotonic)
+    broker = BrokerClient(BrokerSettings(deployment.own_url, deployment.world.instance_secret_path))
+    stack.callback(broker.close)
+    keyring = Keyring(broker, time.monotonic)
     namespace = engine.plugin.namespace.fingerprint()
     tiers = [
         SealedTier(
@@ -77,7 +76,9 @@ def _tiers(stage: Stage, engine: SimulatedEngine, stores: list[ObjectStore]) -> 
         )
         for store in stores
     ]
-    return SimulatedTiers(keyring, tiers, host_blocks=HOST_BLOCKS)
+    made = SimulatedTiers(keyring, tiers, host_blocks=HOST_BLOCKS)
+    stack.callback(made.close)
+    return made
 
 
 def _settings(store: ObjectStore) -> TierSettings:
