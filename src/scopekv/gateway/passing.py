@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from scopekv.core.backlogs import HEADER
 from scopekv.errors import Misuse, Unavailable
+from scopekv.gateway.apis import Api
 from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.http.messages import Headers, Request, end_to_end
 from scopekv.gateway.http.reply import Reply
@@ -18,7 +18,6 @@ from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.routing import Route
 from scopekv.gateway.usage import (
     Shares,
-    StreamTap,
     hit_tokens,
     read_usage,
     take_report,
@@ -47,8 +46,8 @@ CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name a
 class Passing:
     """A good answer on its way to the client, and what is read of it in passing."""
 
-    path: str
-    body: Mapping[str, Any]
+    api: Api
+    body: dict[str, Any]
     detail: bool  # the client asked what was cached of each segment
     prompt: Prompt
     route: Route
@@ -62,14 +61,13 @@ class Passing:
             self.metrics.counted(usage.prompt_tokens, hit_tokens(usage, self.prompt.segments))
             if self.detail:
                 content = with_detail(content, usage, Shares(self.prompt.segments), report)
-        self.metrics.answered(self.path, 200)
-        reply.send(200, passed(answer.headers), content)
+        self.metrics.answered(self.api.path, 200)
+        reply.send(200, passed(answer.headers), self.api.answer(self.body, content))
 
     async def stream(self, answer: UpstreamResponse, reply: Reply) -> None:
         """Pass a stream on. Its head waits for the first event: until then all can still change."""
-        options = self.body.get("stream_options") or {}
         shares = Shares(self.prompt.segments) if self.detail else None
-        tap = StreamTap(asked=options.get("include_usage") is True, shares=shares)
+        tap = self.api.tap(self.body, shares)
         # What has come goes on in one write: each wakes the client, and costs more than parsing.
         last = b""
         async for chunk in answer.stream():
@@ -86,7 +84,7 @@ class Passing:
             await reply.start(200, passed(answer.headers))
         await reply.finish(last + tap.rest())
         self.route.answered(tap.usage)
-        self.metrics.answered(self.path, 200)
+        self.metrics.answered(self.api.path, 200)
         if tap.usage is not None:
             self.metrics.counted(
                 tap.usage.prompt_tokens, hit_tokens(tap.usage, self.prompt.segments)

@@ -20,15 +20,20 @@ from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.backlogs import HEADER, Backlogs
 from scopekv.core.blocks import Namespace
 from scopekv.errors import Misuse, NotFound, Refused, TooLarge
+from scopekv.gateway.apis import APIS
+from scopekv.gateway.apis.chat import CHAT_API
+from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, as_chat
+from scopekv.gateway.apis.responses import RESPONSES
 from scopekv.gateway.http import Failure, Headers, Reply, Request, Server, internal_failure
 from scopekv.simulate.behaviour import Behaviour, Call, Seen
 from scopekv.simulate.completions import Answer, Sequence, salt_of, whole_number
 from scopekv.simulate.model import SimulatedModel
+from scopekv.simulate.other_apis import MessagesAnswer, ResponsesAnswer
 from scopekv.simulate.plugin import SimulatedPlugin
 from scopekv.simulate.prefix_cache import BlockHash, Prefill, PrefixCache
 from scopekv.simulate.tiers import SimulatedTiers
 
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+_ANSWERS: dict[str, type[Answer]] = {MESSAGES: MessagesAnswer, RESPONSES: ResponsesAnswer}
 _JSON = [(b"content-type", b"application/json")]
 _PACKED = [(b"content-type", b"application/octet-stream")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
@@ -122,7 +127,7 @@ class SimulatedEngine:
             await asyncio.sleep(0.01)
         told = request.header(HEADER) if guarded and self.plugin is not None else None
         sender = self._backlogs.told(told, time.monotonic())
-        if request.path in (CHAT, COMPLETIONS):
+        if request.path in APIS:
             await self._complete(request, reply, sender)
             return
         if request.path == "/v1/scopekv/purge" and self.plugin is not None:
@@ -153,6 +158,8 @@ class SimulatedEngine:
             chat = "messages" in body
             ids = self.model.chat_ids(body) if chat else self.model.text_ids(body["prompt"])
             return {"tokens": ids, "count": len(ids), "max_model_len": self.model.max_model_len}
+        if request.path == COUNT_TOKENS:
+            return {"input_tokens": len(self.model.chat_ids(as_chat(body)))}
         return self._answer_scopekv(request.path, body)
 
     def _answer_scopekv(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -233,7 +240,7 @@ class SimulatedEngine:
             raise NotFound("The model does not exist.")
         salt, parameters = salt_of(body), body.get("kv_transfer_params") or {}
         count = whole_number(body, "n", 1)
-        words = whole_number(body, "max_tokens", 16)
+        words = whole_number(body, "max_output_tokens" if path == RESPONSES else "max_tokens", 16)
         prompts = self._prompts(path, body, parameters)
         made: list[Sequence] = []
         for ids in prompts:
@@ -244,8 +251,8 @@ class SimulatedEngine:
                 text = list(self.model.words(prefill.content, number, words))
                 made.append(Sequence(len(ids), prefill.cached_tokens, text))
         options = body.get("stream_options") or {}
-        return Answer(
-            chat=path == CHAT,
+        return _ANSWERS.get(path, Answer)(
+            chat=path == CHAT_API.path,
             model=self.model.name,
             created=int(time.time()),
             per_prompt=count,
@@ -291,9 +298,10 @@ class SimulatedEngine:
     def _prompts(
         self, path: str, body: dict[str, Any], parameters: dict[str, Any]
     ) -> list[list[int]]:
-        if path == CHAT:
+        read = APIS[path].chat
+        if read is not None:
             ids = parameters.get("prompt_token_ids")
-            return [ids if ids is not None else self.model.chat_ids(body)]
+            return [ids if ids is not None else self.model.chat_ids(read(body))]
         prompt = body.get("prompt")
         if isinstance(prompt, str):
             return [self.model.text_ids(prompt)]
