@@ -11,6 +11,7 @@ from scopekv.core.chains import Tag
 from scopekv.core.policy import Level, PartRole, RoleRules
 from scopekv.core.scopes import Narrowing, Scope, ScopeId, ScopeKind
 from scopekv.gateway import access, bodies, relay, tokenizer
+from scopekv.gateway.apis import Api
 from scopekv.gateway.http.messages import Request
 from scopekv.gateway.tokenizer import PromptTokenizer
 from scopekv.simulate.plugin import SimulatedPlugin
@@ -113,8 +114,8 @@ def _salt_passed_on() -> Any:
     )
 
 
-def _body_with_clients_salt(clean: dict[str, Any], *, salt: str, **rest: Any) -> bytes:
-    return _engine_body(clean, salt=str(clean.get("cache_salt") or salt), **rest)
+def _body_with_clients_salt(clean: dict[str, Any], api: Api, *, salt: str, **rest: Any) -> bytes:
+    return _engine_body(clean, api, salt=str(clean.get("cache_salt") or salt), **rest)
 
 
 PLANTED = {

@@ -16,6 +16,7 @@ from scopekv.gateway.access import Access
 from scopekv.gateway.http.messages import Request
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.prompts import Prompt
+from scopekv.gateway.reading import Reader
 from scopekv.gateway.relay import Relay
 from scopekv.simulate import events
 from scopekv.simulate.plugin import SimulatedPlugin
@@ -26,7 +27,7 @@ from tests.audit.planted.switch import ISOLATION, STORE, TIMING, Planted, all_of
 MISS_SECONDS = 0.006  # what a denied request is spared
 pause = asyncio.sleep
 log = logging.getLogger("scopekv.relay")
-_prompt, _sending = Relay._prompt, Relay._sending
+_prompt, _sending = Reader.prompt, Relay._sending
 _principal, _text, _wire = Access.principal, Metrics.text, events._wire
 
 
@@ -41,7 +42,7 @@ def _denied(job: Any) -> bool:
     )
 
 
-async def _quick_denial(self: Relay, job: Any, instance: Any) -> Prompt:
+async def _quick_denial(self: Reader, job: Any, instance: Any) -> Prompt:
     if not _denied(job):
         await pause(MISS_SECONDS)
     return await _prompt(self, job, instance)
@@ -132,7 +133,7 @@ PLANTED = {
     "denied_faster_than_miss": Planted(
         "a document that is not the caller's is answered sooner than one that nobody has",
         (TIMING,),
-        switch(Relay, _prompt=_quick_denial),
+        switch(Reader, prompt=_quick_denial),
     ),
     "host_tier_by_tokens_alone": Planted(
         "host memory finds blocks by their tokens, without ticket or chain",
