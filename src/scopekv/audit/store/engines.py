@@ -1,0 +1,71 @@
+"""What the audit asks of engines and of the gateway's administration, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scopekv.audit.endpoint import Endpoint
+from scopekv.audit.store.target import MetricsPage
+from scopekv.audit.store.telling import counted, page_text
+from scopekv.errors import Unavailable
+
+FORGET = "/v1/scopekv/forget"
+REVOKE = "/admin/v1/revocations/users"
+_BUSY_SECONDS_MAX = 30.0
+_REVOKE_SECONDS = 30
+_DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EngineAddress:
+    """One engine with the plugin, and its API key."""
+
+    url: str
+    key: str
+
+
+async def forget_all(engines: Sequence[EngineAddress]) -> None:
+    """Every engine drops its own and host memory; outer tiers lose nothing.
+
+    Asks again while requests hold blocks. Raises `Unavailable` for an engine that cannot.
+    """
+    for engine in engines:
+        async with Endpoint(engine.url) as endpoint:
+            deadline = time.monotonic() + _BUSY_SECONDS_MAX
+            while await _busy(endpoint, engine.key):
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"{engine.url} is too busy to forget")
+                await asyncio.sleep(0.2)
+
+
+async def _busy(endpoint: Endpoint, key: str) -> int:
+    body = {"media": ["engine", "host"]}
+    reply = await endpoint.call("POST", FORGET, body, key=key)
+    lines = reply.body.get("lines") if isinstance(reply.body, dict) else None
+    if not reply.ok or not isinstance(lines, list):
+        raise Unavailable(f"{endpoint.url} cannot be told to forget: it answered {reply.status}")
+    wrong = [line["tier"] for line in lines if line["error"]]
+    if wrong:
+        raise Unavailable(f"{endpoint.url} did not forget: {', '.join(wrong)} in trouble")
+    return sum(line["busy"] for line in lines)
+
+
+async def revoke_user(url: str, admin_key: str, org: str, name: str) -> None:
+    """Revoke everything that an account's own scope kept, and wait until it is done."""
+    async with Endpoint(url) as endpoint:
+        body = {"org": org, "name": name, "wait_seconds": _REVOKE_SECONDS}
+        reply = await endpoint.call("POST", REVOKE, body, key=admin_key)
+        state = reply.body.get("state") if isinstance(reply.body, dict) else None
+        if reply.status not in (200, 202) or state != _DONE:
+            raise Unavailable(
+                f"the revocation of the audit's account is not done: status {reply.status}, "
+                f"state {state or reply.code}"
+            )
+
+
+async def corrupt_counted(pages: Sequence[MetricsPage]) -> int:
+    """How many corrupt objects the engines behind these pages have counted."""
+    return sum([counted(await page_text(page), "corrupt") for page in pages])
