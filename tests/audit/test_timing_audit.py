@@ -71,7 +71,15 @@ async def test_the_scoped_stage_holds(tmp_path: Path, model: SimulatedModel) -> 
     found = verdicts(result)
     assert found.pop("order") is Verdict.NOT_TESTED  # simulated engines answer first come first
     assert found == dict.fromkeys(
-        ("organisation", "global", "document", "first_touch", "identities", "after_delete"),
+        (
+            "organisation",
+            "global",
+            "document",
+            "first_touch",
+            "identities",
+            "after_delete",
+            "denied",
+        ),
         Verdict.HELD,
     )
     assert (result.verdict, result.exit_code, result.complete) == (Verdict.HELD, 0, True)

@@ -24,7 +24,7 @@ from scopekv.simulate.prefix_cache import BlockHash, Content, PrefixCache
 from scopekv.simulate.tiers import SimulatedTiers
 from tests.audit.planted.switch import ISOLATION, STORE, TIMING, Planted, all_of, patched, switch
 
-MISS_SECONDS = 0.006  # what a denied request is spared
+MISS_SECONDS = 0.015  # what a denied request is spared
 pause = asyncio.sleep
 log = logging.getLogger("scopekv.relay")
 _prompt, _sending = Reader.prompt, Relay._sending

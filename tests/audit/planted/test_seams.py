@@ -18,8 +18,8 @@ from scopekv.simulate.stage import Stage
 from tests.audit.planted import telling
 from tests.audit.planted.registry import PLANTED
 from tests.audit.planted.switch import patched
+from tests.audit.planted.trial import Trial
 from tests.audit.planted.world import tiered
-from tests.audit.trial import Trial
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Broken = Callable[[Trial], Awaitable[bool]]  # whether the fault shows

@@ -18,7 +18,7 @@ from scopekv.errors import Refused
 from scopekv.simulate.stage import ENGINE_KEY, Stage, text_of
 from scopekv.simulate.tickets import TicketMaker
 from tests.audit.planted.registry import PLANTED
-from tests.audit.trial import Trial
+from tests.audit.planted.trial import Trial
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 END = 64  # tokens under the first grant
