@@ -96,10 +96,15 @@ class TimingAudit:
             self._trouble.append(NotTested("withdrawing what the audit published", what))
 
     async def _first_model(self) -> str:
-        models = await self.endpoint.models(self.parties.victim.key)
-        if not models:
-            raise ConfigError(f"{self.endpoint.url} serves no model to the victim's key")
-        return models[0]
+        key = self.parties.victim.key
+        reply = await self.endpoint.call("GET", "/v1/models", None, key=key)
+        listed = reply.body.get("data") if isinstance(reply.body, dict) else None
+        if not reply.ok or not listed:
+            raise ConfigError(
+                f"{self.endpoint.url}/v1/models answered the victim {reply.status} {reply.code}: "
+                "see that URL and key are right, or name a model"
+            )
+        return str(listed[0]["id"])
 
     async def _measure(self, asker: Asker, publisher: Publisher | None) -> None:
         if publisher is not None and not self.document:

@@ -138,7 +138,7 @@ class Order:
     asker: Asker
     victim: Party
     attacker: Party
-    dummies: int = 3  # before the candidate, and again after it
+    dummies: int = 2  # before the candidate, and again after it
     name: str = "order"
     title: str = "The order of answers under load does not tell whose prompts are cached"
     main: bool = False

@@ -16,7 +16,7 @@ from scopekv.audit.timing.withdrawal import Publisher, Withdrawn
 from scopekv.errors import Misuse
 
 LOOKS = (50, 100)  # and the size asked for
-WITHDRAWALS = 20  # per arm: each publishes a document
+WITHDRAWALS = 30  # per arm: each publishes a document
 DENIALS = 60  # the same; a difference may be a part of what a hit saves
 IDENTITIES = 3  # end-user names of one key, where no further keys are given
 

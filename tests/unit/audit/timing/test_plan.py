@@ -67,6 +67,6 @@ def test_identities_are_the_keys_or_names_of_one_key() -> None:
 def test_sizes_that_make_no_sense_are_misuse() -> None:
     for wrong in ({"samples": 5}, {"prompt_tokens": 3}, {"alpha": 0.0}, {"load": -1}):
         with pytest.raises(Misuse):
-            Sizes(**wrong)  # type: ignore[arg-type]
+            Sizes(**wrong)
     with pytest.raises(Misuse):
         Parties(VICTIM, ())
