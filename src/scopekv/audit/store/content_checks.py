@@ -8,24 +8,25 @@ from collections.abc import Sequence
 
 from scopekv.audit.results import Check, Severity
 from scopekv.audit.store.examining import Examined
-from scopekv.audit.store.judging import judged, plural
+from scopekv.audit.store.judging import judged, not_tested, plural
+from scopekv.audit.store.patterns import EXAMPLES, PATTERNS
 from scopekv.audit.store.randomness import DEVIATE_MAX
 
 
 def plaintext(stores: Sequence[Examined], scratch: Examined, needles: int) -> Check:
-    """No secret in any spelling, in content or name."""
+    """No secret in any spelling, and none of our formats, in content or name."""
     hits: Counter[str] = sum((one.hits for one in stores), Counter())
     read = sum(one.read for one in stores)
-    seen = sum(scratch.hits.values())
     return judged(
         "store.plaintext",
         "No store holds text, token ids, names, keys, tickets or salts that can be read",
         broken=[f"{what} stood in {plural(count, 'object')}" for what, count in hits.items()],
-        held=f"none of {needles} spellings stood in {plural(read, 'object')} or in any name",
+        held=f"none of {needles} spellings, and none of {len(PATTERNS)} formats, stood in "
+        f"{plural(read, 'object')} or in any name",
         control="the same search found each that was planted in a scratch store, and every store "
         "had objects to read",
-        control_ok=needles > 0 and seen >= needles and _all_read(stores),
-        tried=needles * read,
+        control_ok=scratch.hits.total() >= needles + len(EXAMPLES) and _all_read(stores),
+        tried=(needles + len(PATTERNS)) * read,
         evidence={"hits": dict(hits), "searched_bytes": sum(one.read_bytes for one in stores)},
     )
 
@@ -76,8 +77,13 @@ def names(
     stores: Sequence[Examined], scratch: Examined, guesses: int, insider_tickets: int
 ) -> Check:
     """No listing confirms a guess."""
-    confirmed: Counter[str] = sum((one.confirmed for one in stores), Counter())
+    title = "Names are keyed: who knows a prompt word for word cannot find it in a listing"
     named = sum(one.named for one in stores)
+    if not guesses and not named:
+        return not_tested(
+            "store.names", title, "no known prompt to guess names of", Severity.MEDIUM
+        )
+    confirmed: Counter[str] = sum((one.confirmed for one in stores), Counter())
     broken = [
         f"{plural(count, 'name')} could be computed: {how}" for how, count in confirmed.items()
     ]
@@ -87,12 +93,12 @@ def names(
     whose = "an outsider's and an engine's" if insider_tickets else "an outsider's"
     return judged(
         "store.names",
-        "Names are keyed: who knows a prompt word for word cannot find it in a listing",
+        title,
         broken=broken,
         held=f"none of {guesses:,} guesses, {whose}, stood in {plural(listed, 'name')}",
         control="a name made of a guess was found in a scratch store, and the guessed prompts "
         "were in the stores",
-        control_ok=guesses > 0 and bool(scratch.confirmed) and all(one.objects for one in stores),
+        control_ok=bool(scratch.confirmed) and all(one.objects for one in stores),
         tried=guesses,
         severity=Severity.MEDIUM,
         evidence={"confirmed": dict(confirmed), "tickets_used": insider_tickets},

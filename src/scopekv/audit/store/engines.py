@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scopekv.audit.endpoint import Endpoint
-from scopekv.audit.store.target import MetricsPage
-from scopekv.audit.store.telling import counted, page_text
 from scopekv.errors import Unavailable
 
 FORGET = "/v1/scopekv/forget"
+TIERS = "/v1/scopekv/tiers"
 REVOKE = "/admin/v1/revocations/users"
 _BUSY_SECONDS_MAX = 30.0
 _REVOKE_SECONDS = 30
@@ -66,6 +65,14 @@ async def revoke_user(url: str, admin_key: str, org: str, name: str) -> None:
             )
 
 
-async def corrupt_counted(pages: Sequence[MetricsPage]) -> int:
-    """How many corrupt objects the engines behind these pages have counted."""
-    return sum([counted(await page_text(page), "corrupt") for page in pages])
+async def corrupt_counted(engines: Sequence[EngineAddress]) -> int:
+    """How many corrupt objects the tiers of these engines have counted since their start."""
+    total = 0
+    for engine in engines:
+        async with Endpoint(engine.url) as endpoint:
+            reply = await endpoint.call("GET", TIERS, None, key=engine.key)
+        tiers = reply.body.get("tiers") if isinstance(reply.body, dict) else None
+        if not reply.ok or not isinstance(tiers, dict):
+            raise Unavailable(f"{engine.url} does not tell of its tiers: status {reply.status}")
+        total += sum(int(tier.get("corrupt", 0)) for tier in tiers.values())
+    return total

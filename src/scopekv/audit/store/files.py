@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -44,6 +45,8 @@ class DirectoryMedium:
         except FileNotFoundError:
             return None
         except OSError as error:
+            if error.errno == errno.ELOOP:  # a link: seen, and not followed
+                return None
             raise self._trouble(error) from error
         with os.fdopen(handle, "rb") as file:
             try:

@@ -16,6 +16,7 @@ PATTERNS = {
         rb"(?i)(?:prompt_)?token_?ids\W{1,6}\[?(?:[0-9]{1,6}\s*,\s*){3}[0-9]{1,6}"
     ),
 }
+EXAMPLES = (b"AWwAAADOcwAAABBzY29wZWt2L3RpY2tldC8x", b"Authorization: Bearer " + b"k" * 32)
 
 
 def shown_in(text: bytes) -> dict[str, int]:

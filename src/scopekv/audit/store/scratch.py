@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scopekv.audit.store.guesses import Guesses
 from scopekv.audit.store.media import Found
 from scopekv.audit.store.needles import Needle
+from scopekv.audit.store.patterns import EXAMPLES
 
 BODY_BYTES = 4096
 _FOLDER = "r60-" + "0" * 24
@@ -43,6 +44,8 @@ class ScratchMedium:
         for number, needle in enumerate(needles):
             body = dice.randbytes(BODY_BYTES)
             made[f"{_FOLDER}/needle-{number}"] = body[:1000] + needle.content + body[1000:]
+        for number, example in enumerate(EXAMPLES):
+            made[f"{_FOLDER}/format-{number}"] = dice.randbytes(1000) + b" " + example
         guess = next(iter(guesses.made), "")
         made[f"{_FOLDER}/{guess}{dice.randbytes(12).hex()}"] = dice.randbytes(BODY_BYTES)
         made[f"{_FOLDER}/{names[0] if names else 'name'}"] = dice.randbytes(BODY_BYTES)

@@ -164,7 +164,7 @@ def _check(medium: Medium, made: Outcomes, ending: str) -> Check:
 
 def _counted(made: Tampered, *, known: bool) -> Check:
     if not known:
-        why = "no metrics of an engine were named"
+        why = "no engine was named, to be asked for its counters"
         return not_tested(COUNTED, COUNTED_TITLE, why, Severity.LOW)
     return judged(
         COUNTED,

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from scopekv.audit.results import Check, Severity
 from scopekv.audit.store.judging import judged, not_tested, plural
 from scopekv.audit.store.needles import NAME_OF_OURS, Needle, Words, search
-from scopekv.audit.store.patterns import shown_in
+from scopekv.audit.store.patterns import EXAMPLES, shown_in
 from scopekv.audit.store.target import MetricsPage
 from scopekv.errors import ConfigError, Unavailable
 from scopekv.gateway.http import ClientPool, Headers
@@ -59,8 +59,7 @@ class Hidden:
 def planted_log(hidden: Hidden) -> bytes:
     """A log that says everything that it must not."""
     lines = [b"INFO " + needle.content for needle in hidden.needles]
-    lines += [b"DEBUG AWwAAADOcwAAABBzY29wZWt2L3RpY2tldC8x", b"Authorization: Bearer " + b"k" * 32]
-    return b"\n".join(lines)
+    return b"\n".join([*lines, *EXAMPLES])
 
 
 async def logs(paths: Sequence[Path], hidden: Hidden) -> Check:
@@ -109,14 +108,17 @@ async def metrics(pages: Sequence[MetricsPage], hidden: Hidden) -> Check:
     if not pages:
         return not_tested(name, title, "no page of metrics was named", Severity.MEDIUM)
     broken: list[str] = []
-    samples = 0
+    samples, unread = 0, 0
     for page in pages:
-        text = await page_text(page)
+        try:
+            text = await page_text(page)
+        except Unavailable:
+            unread += 1
+            continue
         count = len(_SAMPLE.findall(text))
         samples += count
         broken += told_by(text, hidden)
-        if not count:
-            broken.append(f"{urlsplit(page.url).path} has no samples")
+        unread += not count
     example = f'scopekv_requests_total{{org="{PROBE}",salt="{"0f" * 32}"}} 1\n'
     control = told_by(example, Hidden(hidden.needles, Words((PROBE,))))
     return judged(
@@ -124,8 +126,9 @@ async def metrics(pages: Sequence[MetricsPage], hidden: Hidden) -> Check:
         title,
         broken=list(dict.fromkeys(broken)),
         held=f"{plural(samples, 'sample')} without a label that says whose",
-        control="a planted label with a tenant's name was found out, and the pages had samples",
-        control_ok=len(control) >= 3 and samples > 0,
+        control="a planted label with a tenant's name was found out, and every page had samples"
+        + (f" ({unread} had none or could not be read)" if unread else ""),
+        control_ok=len(control) >= 3 and not unread,
         tried=samples,
         severity=Severity.MEDIUM,
         evidence={"pages": len(pages), "samples": samples},
@@ -166,12 +169,3 @@ async def page_text(page: MetricsPage) -> str:
             return (await reply.read(PAGE_BYTES_MAX)).decode("utf-8", "replace")
     finally:
         await pool.close()
-
-
-def counted(text: str, event: str) -> int:
-    """The sum of `scopekv:tier_events_total` over tiers for one event."""
-    total = 0.0
-    for line in text.splitlines():
-        if line.startswith("scopekv:tier_events_total{") and f'event="{event}"' in line:
-            total += float(line.rpartition(" ")[2])
-    return int(total)

@@ -72,7 +72,7 @@ def target_of(given: Given, environment: dict[str, str]) -> StoreTarget:
         secrets=tuple(_secrets(given)),
         forget=partial(forget_all, engines) if engines else None,
         revoke=_revocation(given, url),
-        corrupt=partial(corrupt_counted, pages[len(given.metrics) :]) if engines else None,
+        corrupt=partial(corrupt_counted, engines) if engines else None,
     )
 
 
