@@ -62,6 +62,7 @@ class Seen:
 
     `reads`: of each prefill with hits, when it was (monotonic seconds) and the tags of all blocks
     it read. `purges`: the pairs of each purge. `expires`: how often it was asked to expire.
+    `queried_tokens`, `hit_tokens`: of all prompts, and of those what was read from a cache.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -70,3 +71,5 @@ class Seen:
     reads: list[tuple[float, frozenset[Tag]]] = field(default_factory=list)
     purges: list[list[Any]] = field(default_factory=list)
     expires: int = 0
+    queried_tokens: int = 0
+    hit_tokens: int = 0

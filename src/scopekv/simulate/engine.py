@@ -26,6 +26,7 @@ from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, as_chat
 from scopekv.gateway.apis.responses import RESPONSES
 from scopekv.gateway.http import Failure, Headers, Reply, Request, Server, internal_failure
 from scopekv.simulate.behaviour import Behaviour, Call, Seen
+from scopekv.simulate.calls import OwnCalls, metrics_text
 from scopekv.simulate.completions import Answer, Sequence, salt_of, whole_number
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.other_apis import MessagesAnswer, ResponsesAnswer
@@ -36,6 +37,7 @@ from scopekv.simulate.tiers import SimulatedTiers
 _ANSWERS: dict[str, type[Answer]] = {MESSAGES: MessagesAnswer, RESPONSES: ResponsesAnswer}
 _JSON = [(b"content-type", b"application/json")]
 _PACKED = [(b"content-type", b"application/octet-stream")]
+_TEXT = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
@@ -43,6 +45,7 @@ class SimulatedEngine:
     """One engine on a loopback port. Use as an async context manager, or `start` and `stop`.
 
     `keys_path`: the public ticket keys (SCOPEKV_TICKET_KEYS); None is stock vLLM, without plugin.
+    `adapters`: names of LoRA adapters that it serves besides the model.
     """
 
     def __init__(
@@ -56,8 +59,9 @@ class SimulatedEngine:
         blocks_max: int = 4096,
         tiers: SimulatedTiers | None = None,
         events_endpoint: str | None = None,
+        adapters: tuple[str, ...] = (),
     ) -> None:
-        self.model, self.api_key = model, api_key
+        self.model, self.api_key, self.adapters = model, api_key, adapters
         self.cache = PrefixCache(block_size=block_size, blocks_max=blocks_max)
         self.behaviour, self.seen = Behaviour(), Seen()
         self.plugin: SimulatedPlugin | None = None
@@ -130,15 +134,14 @@ class SimulatedEngine:
         if request.path in APIS:
             await self._complete(request, reply, sender)
             return
-        if request.path == "/v1/scopekv/purge" and self.plugin is not None:
-            answer = await self._purge(self.plugin, _object(request.body)["scopes"])
-            reply.send(200, _JSON, msgspec.json.encode(answer))
-            return
         if request.path == "/v1/scopekv/snapshot" and self.plugin is not None:
             packed = self.plugin.snapshot(blocks="blocks=false" not in request.query)
             reply.send(200, _PACKED, packed)
             return
-        answer = self._answer_plain(request)
+        if request.path == "/metrics":
+            reply.send(200, _TEXT, metrics_text(self.seen))
+            return
+        answer = await self._answer_plain(request)
         reply.send(200, [*_JSON, *self._others(sender)], msgspec.json.encode(answer))
 
     def _others(self, sender: bytes | None) -> Headers:
@@ -147,54 +150,25 @@ class SimulatedEngine:
             return []
         return [(HEADER, self._backlogs.others(sender, time.monotonic()).written())]
 
-    def _answer_plain(self, request: Request) -> dict[str, Any]:
+    async def _answer_plain(self, request: Request) -> dict[str, Any]:
         body = _object(request.body)
         if request.path == "/health":
             return {}
         if request.path == "/v1/models":
-            card = {"id": self.model.name, "max_model_len": self.model.max_model_len}
-            return {"object": "list", "data": [card]}
+            length = self.model.max_model_len
+            names = (self.model.name, *self.adapters)
+            cards = [{"id": name, "max_model_len": length} for name in names]
+            return {"object": "list", "data": cards}
         if request.path == "/tokenize":
             chat = "messages" in body
             ids = self.model.chat_ids(body) if chat else self.model.text_ids(body["prompt"])
             return {"tokens": ids, "count": len(ids), "max_model_len": self.model.max_model_len}
         if request.path == COUNT_TOKENS:
             return {"input_tokens": len(self.model.chat_ids(as_chat(body)))}
-        return self._answer_scopekv(request.path, body)
-
-    def _answer_scopekv(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        if self.plugin is None or not path.startswith("/v1/scopekv/"):
+        if self.plugin is None:
             raise NotFound("Not Found")
-        if path == "/v1/scopekv/status":
-            return self.plugin.status() | {"max_model_len": self.model.max_model_len}
-        if path == "/v1/scopekv/template":
-            shown = self.behaviour.template_shown
-            return self.model.describe() | ({"chat_template": shown} if shown else {})
-        if path == "/v1/scopekv/pin":
-            return self.plugin.pin(body["label"], body["ticket"], body["token_ids"])
-        if path == "/v1/scopekv/hashes":
-            return self.plugin.hashes_of(body["ticket"], body["token_ids"])
-        if path == "/v1/scopekv/unpin":
-            return self.plugin.unpin(body["label"])
-        if path == "/v1/scopekv/expire":
-            self.seen.expires += 1
-            return {"lines": [_line("engine")]}
-        raise NotFound("Not Found")
-
-    async def _purge(self, plugin: SimulatedPlugin, pairs: list[Any]) -> dict[str, Any]:
-        """Fence at once; drop the blocks unless told to be slow or busy."""
-        self.seen.purges.append(pairs)
-        tags = plugin.fence(pairs)
-        await asyncio.sleep(self.behaviour.purge_seconds)
-        if self.behaviour.purges_busy > 0:
-            self.behaviour.purges_busy -= 1
-            return {"lines": [_line("engine", busy=1)]}
-        lines = [_line("engine", removed=plugin.purge(tags))]
-        if self.tiers is not None:
-            lines += self.tiers.purge(tags)
-        if self.behaviour.purge_error is not None:
-            lines.append(_line("directory", error=self.behaviour.purge_error))
-        return {"lines": lines}
+        own = OwnCalls(self.plugin, self.model, self.behaviour, self.seen, self.tiers)
+        return await own.answer(request.path, body)
 
     async def _complete(self, request: Request, reply: Reply, sender: bytes | None) -> None:
         body = _object(request.body)
@@ -236,8 +210,10 @@ class SimulatedEngine:
             return answer
 
     async def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
-        if body.get("model") != self.model.name:
+        named = body.get("model")
+        if named not in (self.model.name, *self.adapters):
             raise NotFound("The model does not exist.")
+        adapter = b"" if named == self.model.name else str(named).encode()
         salt, parameters = salt_of(body), body.get("kv_transfer_params") or {}
         count = whole_number(body, "n", 1)
         words = whole_number(body, "max_output_tokens" if path == RESPONSES else "max_tokens", 16)
@@ -247,7 +223,7 @@ class SimulatedEngine:
             if len(ids) + 1 > self.model.max_model_len:
                 raise TooLarge(f"maximum context length is {self.model.max_model_len} tokens")
             for number in range(count):
-                prefill = await self._prefill_one(ids, parameters, salt)
+                prefill = await self._prefill_one(ids, parameters, salt, adapter)
                 text = list(self.model.words(prefill.content, number, words))
                 made.append(Sequence(len(ids), prefill.cached_tokens, text))
         options = body.get("stream_options") or {}
@@ -260,13 +236,15 @@ class SimulatedEngine:
             counts_usage=options.get("include_usage") is True,
         )
 
-    async def _prefill_one(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Prefill:
+    async def _prefill_one(
+        self, ids: list[int], parameters: dict[str, Any], salt: str, adapter: bytes
+    ) -> Prefill:
         """Without tiers there is no moment between the verdict and the read."""
         plugin, tiers, ticket = self.plugin, self.tiers, parameters.get("scopekv")
         if plugin is None or tiers is None or not plugin.works or not isinstance(ticket, str):
-            hashes = self._hashes(ids, parameters, salt)
+            hashes = self._hashes(ids, parameters, salt, adapter)
             return self._read(ids, hashes)
-        verdict = plugin.verdict(ticket, ids)
+        verdict = plugin.verdict(ticket, ids, adapter)
         hashes = plugin.hashes(verdict, ids, salt)
         grants = verdict.ticket.grants if verdict.ticket is not None else ()
         if not grants:
@@ -280,6 +258,8 @@ class SimulatedEngine:
 
     def _read(self, ids: list[int], hashes: list[BlockHash]) -> Prefill:
         prefill = self.cache.prefill(ids, hashes)
+        self.seen.queried_tokens += len(ids)
+        self.seen.hit_tokens += prefill.cached_tokens
         if self.plugin is not None:
             self.plugin.bus.flush()
         self._note_reads(hashes[: prefill.cached_tokens // self.cache.block_size])
@@ -289,10 +269,12 @@ class SimulatedEngine:
         if self.plugin is not None and hashes:
             self.seen.reads.append((time.monotonic(), self.plugin.tags_of(hashes)))
 
-    def _hashes(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Any:
+    def _hashes(self, ids: list[int], parameters: dict[str, Any], salt: str, adapter: bytes) -> Any:
         if self.plugin is None or not self.plugin.works:
-            return self.cache.hashes(ids, lambda start, _: () if start else (("cache_salt", salt),))
-        verdict = self.plugin.verdict(parameters.get("scopekv"), ids)
+            names = (("lora", adapter.hex()),) if adapter else ()  # vLLM keys every block by it
+            salts = (("cache_salt", salt),)
+            return self.cache.hashes(ids, lambda start, _: names if start else (*names, *salts))
+        verdict = self.plugin.verdict(parameters.get("scopekv"), ids, adapter)
         return self.plugin.hashes(verdict, ids, salt)
 
     def _prompts(
@@ -334,10 +316,6 @@ def _namespace(model: SimulatedModel, block_size: int) -> Namespace:
         layout="simulated",
         hash_algorithm="sha256_cbor",
     )
-
-
-def _line(tier: str, removed: int = 0, busy: int = 0, error: str | None = None) -> dict[str, Any]:
-    return {"tier": tier, "removed": removed, "busy": busy, "error": error}
 
 
 def _object(data: bytes) -> dict[str, Any]:

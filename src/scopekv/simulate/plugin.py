@@ -54,7 +54,7 @@ class SimulatedPlugin:
         """Whether tags reach the hashes; a broken plugin leaves the engine as it is."""
         return self.self_check == OK
 
-    def verdict(self, ticket: object, token_ids: Sequence[int]) -> Verdict:
+    def verdict(self, ticket: object, token_ids: Sequence[int], adapter: bytes = b"") -> Verdict:
         """Judge one sequence's ticket now, use it up, and count the reason."""
         made = judge(
             ticket,
@@ -69,7 +69,7 @@ class SimulatedPlugin:
             now_ms=time.time_ns() // 1_000_000,
             monotonic_ms=time.monotonic_ns() // 1_000_000,
             nonce=secrets.token_bytes(16),
-            adapter=b"",
+            adapter=adapter,
         )
         self.counts[made.reason] += 1
         return made
@@ -106,6 +106,10 @@ class SimulatedPlugin:
         hashes = [BlockHash(name) for name in self.blocks.tagged(tags)]
         self.blocks.forget(hashes)
         return self.cache.remove(hashes)
+
+    def forget(self) -> int:
+        """Drop every block that is not pinned; return how many."""
+        return self.cache.remove(self.cache.unpinned())
 
     def status(self) -> dict[str, Any]:
         """As `GET /v1/scopekv/status` of the real one."""

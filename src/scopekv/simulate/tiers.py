@@ -38,6 +38,8 @@ class SimulatedTiers:
         self._host_blocks = host_blocks
         self._job_ids = itertools.count(1)
         self._done: dict[int, Done] = {}
+        self._storing: set[int] = set()
+        self._shut_until: dict[str, float] = {}  # by medium: nothing is fetched before
         self.host_hits = 0
 
     def counters(self) -> dict[str, int]:
@@ -89,7 +91,8 @@ class SimulatedTiers:
             self._host.popitem(last=False)
         for tier in self.tiers:
             self._collect(tier)
-            tier.store(next(self._job_ids), [_block(*block) for block in blocks])
+            self._storing.add(job_id := next(self._job_ids))
+            tier.store(job_id, [_block(*block) for block in blocks])
 
     def purge(self, tags: frozenset[Tag]) -> list[dict[str, Any]]:
         """Forget these (scope, epoch) pairs; a line for each tier. Never blocks."""
@@ -104,7 +107,30 @@ class SimulatedTiers:
 
     def restart(self) -> None:
         """Forget what was in memory."""
+        self.forget_host()
+        self._shut_until.clear()
+
+    def forget_host(self) -> int:
+        """Drop every block of host memory; return how many there were."""
+        count = len(self._host)
         self._host.clear()
+        return count
+
+    def read_from(self, media: Sequence[str] | None, seconds: float) -> None:
+        """Fetch from these outer tiers alone for `seconds` from now; None: from all again."""
+        until = 0.0 if media is None else time.monotonic() + seconds
+        shut = [tier.medium for tier in self.tiers if tier.medium not in (media or ())]
+        self._shut_until = dict.fromkeys(shut, until)
+
+    def report(self) -> dict[str, Any]:
+        """As `GET /v1/scopekv/tiers`, as far as an audit asks."""
+        for tier in self.tiers:
+            self._collect(tier)
+        outer = {tier.medium: dict(tier.counters()) for tier in self.tiers}
+        return {
+            "tiers": {"host": {"blocks": len(self._host)}, **outer},
+            "pending": len(self._storing),
+        }
 
     def close(self) -> None:
         for tier in self.tiers:
@@ -122,6 +148,8 @@ class SimulatedTiers:
     async def _from_tiers(self, chain: Chain, block_hash: BlockHash) -> Content | None:
         first = block_hash[0] % max(1, len(self.tiers))
         for tier in (*self.tiers[first:], *self.tiers[:first]):
+            if time.monotonic() < self._shut_until.get(tier.medium, 0.0):
+                continue
             asked = [(chain, bytes(block_hash), 0)]
             answers: list[Presence] = []
 
@@ -150,7 +178,11 @@ class SimulatedTiers:
         return Content(bytes(block.view[:32])) if self._done.pop(job_id).ok else None
 
     def _collect(self, tier: SealedTier) -> None:
-        self._done.update((done.job_id, done) for done in tier.finished())
+        for done in tier.finished():
+            if done.job_id in self._storing:
+                self._storing.discard(done.job_id)
+            else:
+                self._done[done.job_id] = done
 
     @staticmethod
     async def _until(true: Callable[[], bool]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,7 @@ class SealedTierManager(SecondaryTierManager):
         self._flat = primary_kv_view.cast("B")
         self._jobs: dict[int, Any] = {}
         self._ready: list[JobResult] = []
+        self.shut_until = 0.0  # by this process's monotonic clock: nothing is fetched before
         self._refused = 0  # jobs that were an error of ours; the first is logged
         self._manager: ScopedOffloadingManager | None = None
 
@@ -79,7 +81,9 @@ class SealedTierManager(SecondaryTierManager):
     # --- read path ------------------------------------------------------------------------------
 
     def presence(self, keys: Sequence[bytes], chains: Sequence[Chain]) -> list[bool | None]:
-        """Whether each block is here; None: not known yet."""
+        """Whether each block is here; None: not known yet. While it is shut, none is."""
+        if time.monotonic() < self.shut_until:
+            return [False] * len(keys)
         asked = [
             (chain, key[:-4], int.from_bytes(key[-4:], "big"))
             for key, chain in zip(keys, chains, strict=True)
