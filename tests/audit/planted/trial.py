@@ -74,7 +74,7 @@ class Trial:
 
     def chains(self) -> set[str]:
         """The folders of the directory tier."""
-        root = self.stage.folder / "tier-0"
+        root = self.stage.folder / "tier"
         return {path.parent.name for path in root.glob("r*/*")}
 
     async def stored(self) -> None:
