@@ -31,6 +31,7 @@ from scopekv.audit.timing.asking import Party
 from scopekv.audit.timing.audit import TimingAudit
 from scopekv.audit.timing.plan import Parties, Sizes
 from scopekv.cli.audit.registrar import forge_of, registered
+from scopekv.core.scopes import Narrowing, Scope, private_scope
 from scopekv.errors import ScopeKVError
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import ENGINE_KEY, Stage
@@ -103,6 +104,7 @@ async def store(run: Run) -> AuditResult:
                 metrics=(MetricsPage(f"{stage.deployment.url}/metrics", operator),),
                 events=(str(stage.engine.events_endpoint),),
                 names=("acme", "globex", "alice"),
+                scopes=(_scope(stage),),
                 secrets=(Secret("the scope secret", stage.deployment.world.scope_secret),),
                 forget=lambda: _forget(stage),
                 revoke=lambda: _revoke(stage, operator),
@@ -130,6 +132,15 @@ def _logging(path: Path) -> Iterator[None]:
         log.setLevel(level)
         log.propagate = propagates
         handler.close()
+
+
+def _scope(stage: Stage) -> Scope:
+    """The first caller's own."""
+    with stage.deployment.world.registry.read() as view:
+        org = view.orgs.get("acme")
+        account = view.accounts.get(org.uid, "alice") if org is not None else None
+    assert account is not None
+    return private_scope(account.principal, Narrowing())
 
 
 async def _forget(stage: Stage) -> None:

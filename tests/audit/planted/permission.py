@@ -18,7 +18,7 @@ from scopekv.gateway.passing import CLAIMS
 from scopekv.gateway.prompts import Caller
 from scopekv.gateway.warm import Warmer
 from scopekv.ports import PublishedDocument
-from tests.audit.planted.switch import ISOLATION, TIMING, Planted, all_of, patched
+from tests.audit.planted.switch import ISOLATION, Planted, all_of, patched
 
 _may_read, _refresh, _caller = policy.may_read, Access.refresh, Access.caller
 
@@ -96,7 +96,7 @@ PLANTED = {
     ),
     "public_not_warm": Planted(
         "public documents are cached by their first reader",
-        (ISOLATION, TIMING),
+        (ISOLATION,),
         lambda: patched(Warmer, _bring_up=_not_warmed),
     ),
 }

@@ -137,7 +137,7 @@ PLANTED = {
     ),
     "host_tier_by_tokens_alone": Planted(
         "host memory finds blocks by their tokens, without ticket or chain",
-        (ISOLATION, TIMING),
+        (ISOLATION,),
         _by_tokens_alone,
     ),
     "log_with_ticket": Planted(

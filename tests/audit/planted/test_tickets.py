@@ -145,14 +145,14 @@ async def test_a_bad_ticket_opens_nothing_until_the_switch_is_on(
             assert await BROKEN[kind](thief) is switched
 
 
-async def leased(stage: Stage, ticket: str) -> int:
-    """How many keys the broker gives for a ticket."""
+async def leased(stage: Stage, ticket: str) -> list[bytes]:
+    """The keys that the broker gives for a ticket."""
     path = stage.deployment.world.instance_secret_path
     client = BrokerClient(BrokerSettings(stage.deployment.url, path))
     try:
-        return len(await asyncio.to_thread(client.lease, ticket))
+        return [lease.key for lease in await asyncio.to_thread(client.lease, ticket)]
     except Refused:
-        return 0
+        return []
     finally:
         client.close()
 
@@ -163,9 +163,9 @@ async def test_a_wide_lease_holds_keys_of_others(tiers: Stage) -> None:
         await trial.ask(trial.account(org), trial.text())
     ticket = tiers.engine.seen.calls[-1].ticket
     assert ticket is not None
-    assert await leased(tiers, ticket) == 1
+    assert len(await leased(tiers, ticket)) == 1
     with PLANTED["lease_too_wide"].switch():
-        assert await leased(tiers, ticket) > 1
+        assert len(await leased(tiers, ticket)) > 1
 
 
 async def test_a_forged_ticket_gets_keys(tiers: Stage) -> None:
@@ -174,6 +174,18 @@ async def test_a_forged_ticket_gets_keys(tiers: Stage) -> None:
     good = tiers.engine.seen.calls[-1].ticket
     assert good is not None
     forged = good[:-80] + "A" * 79 + good[-1]
-    assert await leased(tiers, forged) == 0
+    assert not await leased(tiers, forged)
     with PLANTED["lease_for_forged_ticket"].switch():
-        assert await leased(tiers, forged) == 1
+        assert len(await leased(tiers, forged)) == 1
+
+
+async def test_one_key_opens_every_scope(tiers: Stage) -> None:
+    for switched in (False, True):
+        trial, keys = Trial(tiers, f"one {switched}"), set[bytes]()
+        with PLANTED["one_key_for_all"].switch() if switched else nullcontext():
+            for org in ("acme", "globex"):
+                await trial.ask(trial.account(org), trial.text())
+                ticket = tiers.engine.seen.calls[-1].ticket
+                assert ticket is not None
+                keys.update(await leased(tiers, ticket))
+        assert len(keys) == (1 if switched else 2)

@@ -73,12 +73,6 @@ def one_nonce(hand: Hand) -> bool:
     return len(nonces) != len(set(nonces))
 
 
-def opens_with_another_key(hand: Hand) -> bool:
-    ours = hand.stage.grant(link("acme"))
-    theirs = hand.stage.grant(link("globex"))
-    return hand.stage.keyring.chain(ours) == hand.stage.keyring.chain(theirs)
-
-
 def plain_bytes(hand: Hand) -> bool:
     block = hand.stored("acme", "a")[0]
     return bytes(block.view) in hand.content(hand.found()[0])
@@ -123,7 +117,6 @@ BROKEN: dict[str, Callable[[Hand], bool]] = {
     "name_unkeyed": plain_name,
     "bound_data_dropped": swapped,
     "nonce_repeats": one_nonce,
-    "one_key_for_all": opens_with_another_key,
     "plaintext_tier": plain_bytes,
     "tampered_served": changed_byte,
     "purge_skips_a_tier": left_after_purge,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -18,7 +18,7 @@ from scopekv.core.leases import Lease
 from scopekv.core.sealing import NAME_HEX, TAG_BYTES, ChainKeys, Identity, SealKey
 from scopekv.core.tickets import AudienceId, Check, KeyId, Ticket
 from scopekv.ports import ObjectKey
-from scopekv.store import broker, keyring, sealed_objects
+from scopekv.store import broker, sealed_objects
 from scopekv.store.blocks import Purged
 from scopekv.store.broker import KeyBroker
 from scopekv.store.index import Index
@@ -42,9 +42,8 @@ def _one_nonce(nonce: bytes, size_bytes: int) -> bytes:
     return _make_header(bytes(len(nonce)), size_bytes)
 
 
-def _one_key(leases: Sequence[Lease]) -> ChainKeys:
-    del leases
-    return ChainKeys(SealKey(bytes(32)), bytes(32))
+def _one_key(**fields: Any) -> Lease:
+    return Lease(**fields | {"key": bytes(range(32))})
 
 
 def _plain_seal(
@@ -134,9 +133,9 @@ PLANTED = {
         switch(sealed_objects, make_header=_one_nonce),
     ),
     "one_key_for_all": Planted(
-        "every chain has the same keys: a worker's lease opens all",
-        (STORE,),
-        switch(keyring, chain_keys=_one_key),
+        "every scope has the same key: a worker's lease opens all",
+        (ISOLATION,),
+        switch(broker, Lease=_one_key),
     ),
     "plaintext_tier": Planted(
         "tiers keep plain bytes",
@@ -150,17 +149,17 @@ PLANTED = {
     ),
     "lease_too_wide": Planted(
         "the broker leases keys of scopes that the ticket does not name",
-        (STORE, ISOLATION),
+        (ISOLATION,),
         switch(KeyBroker, lease=_wide_leases),
     ),
     "lease_for_forged_ticket": Planted(
         "the broker leases keys for a ticket that nobody signed",
-        (STORE, ISOLATION),
+        (ISOLATION,),
         switch(broker, verify_for_broker=_unverified),
     ),
     "purge_skips_a_tier": Planted(
         "a purge leaves one tier out and says done",
-        (STORE, ISOLATION),
+        (STORE,),
         lambda: _skipping("directory"),
     ),
     "stale_index_entry": Planted(
@@ -170,7 +169,7 @@ PLANTED = {
     ),
     "cross_tenant_eviction": Planted(
         "no tenant has a guaranteed share: a flood evicts everybody's blocks",
-        (STORE, TIMING),
+        (TIMING,),
         switch(ScopedPolicy, victims=_oldest_first, guaranteed=_welcome),
     ),
 }

@@ -84,7 +84,9 @@ def _other(seats: Seats) -> Caller:
 
 
 CHANGES = (
-    Change("group_removed", Kind.GROUP_DOCUMENT, _owner, _mate, _leave, restore=_return),
+    Change(
+        "group_removed", Kind.GROUP_DOCUMENT, _owner, _mate, _leave, apart=True, restore=_return
+    ),
     Change(
         *("audience_narrowed", Kind.ORG_DOCUMENT, _owner, _other),
         lambda _, by, ref, who: by.set_audience(ref, audience(Kind.GROUP_DOCUMENT, who.owner)),
@@ -133,10 +135,11 @@ async def try_change(asking: Asking, change: Change, seats: Seats, place: Place)
     await asking.alone(place)
     await asking.act(lambda: change.act(asking, registrar, ref, seats))
     after = await asking.ask(reader, prompt, watched=watched)
+    first = await asking.ask(owner, prompt)
     if change.restore is not None:
         restore = change.restore
         await asking.act(lambda: restore(asking, registrar, ref, seats))
-    first = await asking.ask(owner, prompt)
+        await asking.ask(owner, prompt)
     await asking.alone(place)
     late = reader if change.restore is not None else owner
     again = await asking.ask(late, prompt)

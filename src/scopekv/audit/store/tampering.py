@@ -28,12 +28,14 @@ REFUSED, SERVED, WRONG, UNSEEN = "refused", "served", "wrong answer", "not looke
 class Outcomes:
     """What came of each way. `cold`: with nothing in any store nothing was cached, so that
     forgetting works. `warm`: the untouched objects were served, before each way and at the end.
-    `uncounted`: ways that were refused while the tier counted no corrupt object."""
+    `uncounted`: ways that were refused while the tier counted no corrupt object. `rewritten`:
+    the tier found out that objects are gone, and wrote some anew."""
 
     cold: bool = False
     warm: bool = False
     by_tamper: dict[str, str] = field(default_factory=dict)
     uncounted: list[str] = field(default_factory=list)
+    rewritten: bool = True
 
     @property
     def tally(self) -> Counter[str]:
@@ -91,7 +93,7 @@ class Tampering:
                 outcome = made.by_tamper[tamper.name] = await self._try(tamper)
                 if outcome == REFUSED and not await self._rises(before):
                     made.uncounted.append(tamper.name)
-            made.by_tamper["an older version of itself put back"] = await self._replayed()
+            made.by_tamper["an older version of itself put back"] = await self._replayed(made)
             made.warm = await self._warm()
         finally:
             for bench in self.benches:
@@ -157,7 +159,7 @@ class Tampering:
                 return REFUSED
         return SERVED if served else UNSEEN
 
-    async def _replayed(self) -> str:
+    async def _replayed(self, made: Outcomes) -> str:
         """An older seal of the same block, after the tier wrote it anew: that same block."""
         await self._ready()
         old = dict(self.mine(self.prompt))
@@ -165,6 +167,7 @@ class Tampering:
         await asyncio.to_thread(self.target.change, emptied)
         await self._ask_cold()
         await self._still()
+        made.rewritten = bool(await asyncio.to_thread(self.target.present, old))
         await asyncio.to_thread(self._empty, [b for b in self.benches if b is not self.target])
         await asyncio.to_thread(self.target.change, old)
         told = await self._ask_cold()
