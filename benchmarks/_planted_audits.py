@@ -16,6 +16,7 @@ from scopekv.audit.isolation import (
     EngineAccess,
     IsolationSettings,
     IsolationTarget,
+    Place,
     audit_isolation,
 )
 from scopekv.audit.results import AuditResult
@@ -38,19 +39,25 @@ from scopekv.simulate.stage import ENGINE_KEY, Stage
 from tests.audit.planted.world import Rooms, tiered
 
 TIMING_TOKENS = 72  # two whole blocks of a near prompt
-TOKEN_SECONDS = 0.0003
+TOKEN_SECONDS = 0.0006  # a hit saves about 40 ms
 FLOOD = 60
 SMALL = Rooms(engine=64, host=8, outer=160)
+FLOODING = "timing.flooding"
+LEVELS = ("organisation", "global", "denied")  # of a clean run
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One audit of one deployment. `plugin`: whether its engine has it."""
+    """One audit of one deployment. `plugin`: whether its engine has it.
+
+    `check`: the one that is looked for; what has nothing to do with it is left out. Empty: all.
+    """
 
     folder: Path
     model: SimulatedModel
     seed: int
     plugin: bool = True
+    check: str = ""
 
 
 Audit = Callable[[Run], Awaitable[AuditResult]]
@@ -76,7 +83,10 @@ async def isolation(run: Run) -> AuditResult:
                 registrar=registrar,
                 forge=forge_of(world, registrar, "default"),
             )
-            settings = IsolationSettings(seed=run.seed, quick=True, rounds_max=2)
+            place = Place.HOST if run.check.startswith("isolation.host") else Place.ENGINE
+            settings = IsolationSettings(
+                seed=run.seed, quick=True, rounds_max=2, places=(place,) if run.check else ()
+            )
             found.append(await audit_isolation(target, settings, quiet))
     return found[0]
 
@@ -112,7 +122,10 @@ async def store(run: Run) -> AuditResult:
                 tickets=lambda: _tickets(stage),
             )
             settings = StoreSettings(
-                seed=run.seed, canary_tokens=140, still_seconds=0.15, tamper=True
+                seed=run.seed,
+                canary_tokens=140,
+                still_seconds=0.15,
+                tamper=not run.check or run.check.startswith("store.tamper"),
             )
             return await audit_store(target, settings, quiet)
 
@@ -168,8 +181,11 @@ async def _tickets(stage: Stage) -> Sequence[str]:
 
 
 async def timing(run: Run) -> AuditResult:
-    """Every experiment, with few samples; then a flood of a small memory."""
-    async with tiered(run.folder, run.model, outer=("directory",), rooms=SMALL) as stage:
+    """Few samples of each experiment. A flood is of a deployment of its own, with small memories:
+    in `clean` runs it is asked for by its name."""
+    flood = run.check == FLOODING
+    rooms = SMALL if flood else None
+    async with tiered(run.folder, run.model, outer=("directory",), rooms=rooms) as stage:
         stage.engine.behaviour.token_seconds = TOKEN_SECONDS
         account = stage.deployment.account
         parties = Parties(
@@ -178,7 +194,13 @@ async def timing(run: Run) -> AuditResult:
             Party("neighbour", account("acme", "ann")),
             account("hq", "root", roles=["operator"]),
         )
-        sizes = Sizes(samples=20, attack_samples=24, prompt_tokens=TIMING_TOKENS, flood=FLOOD)
+        sizes = Sizes(
+            samples=20,
+            attack_samples=24,
+            prompt_tokens=TIMING_TOKENS,
+            flood=FLOOD if flood else 0,
+            only=(run.check.partition(".")[2],) if run.check else LEVELS,
+        )
         async with Endpoint(stage.deployment.url) as endpoint:
             return await TimingAudit(endpoint, parties, sizes, run.seed, quiet).run()
 

@@ -15,7 +15,7 @@ from scopekv.gateway.apis import Api
 from scopekv.gateway.http.messages import Request
 from scopekv.gateway.tokenizer import PromptTokenizer
 from scopekv.simulate.plugin import SimulatedPlugin
-from tests.audit.planted.switch import ISOLATION, STORE, Planted, all_of, patched, switch
+from tests.audit.planted.switch import Planted, all_of, patched, switch
 
 _block_tag, _scope_id, _scope_salt = blocks.block_tag, Scope.id, Scope.salt
 _header, _engine_body, _chunk = access._header, bodies.engine_body, PromptTokenizer._chunk
@@ -121,48 +121,48 @@ def _body_with_clients_salt(clean: dict[str, Any], api: Api, *, salt: str, **res
 PLANTED = {
     "scope_left_out_of_hash": Planted(
         "block hashes cover no scope: equal tokens are anybody's",
-        (ISOLATION,),
+        "isolation.engine.user",
         switch(blocks, block_tag=_scopeless),
     ),
     "epoch_ignored": Planted(
         "block hashes cover no epoch, and a purge is late",
-        (ISOLATION,),
+        "isolation.changes.user_revoked",
         _epoch_ignored,
     ),
     "salt_passed_through": Planted(
         "a client's cache_salt reaches the engine",
-        (ISOLATION,),
+        "isolation.fields.cache_salt",
         _salt_passed_on,
         plugin=False,
     ),
     "end_users_without_org": Planted(
         "an end user is one scope in all organisations",
-        (ISOLATION,),
+        "isolation.engine.end_user",
         switch(Scope, id=_orgless_id, salt=_orgless_salt),
     ),
     "session_ignored": Planted(
         "X-ScopeKV-Session narrows nothing",
-        (ISOLATION,),
+        "isolation.engine.session",
         switch(access, _header=_no_session),
     ),
     "end_user_ignored": Planted(
         "the end user of a service account narrows nothing",
-        (ISOLATION,),
+        "isolation.engine.end_user",
         switch(access, Narrowing=_no_end_user),
     ),
     "messages_shared_in_org": Planted(
         "what users write is shared in their organisation, whatever the rules say",
-        (ISOLATION,),
+        "isolation.engine.user",
         switch(RoleRules, level=_org_wide),
     ),
     "straddling_token_public": Planted(
         "a token that begins in a document and ends in private text counts as the document's",
-        (ISOLATION,),
+        "isolation.border",
         _straddling,
     ),
     "scope_names_unkeyed": Planted(
         "opaque names of scopes are made without the deployment's secret",
-        (STORE,),
+        "store.names",
         switch(Scope, id=_unkeyed_id),
     ),
 }

@@ -18,7 +18,7 @@ from scopekv.gateway.passing import CLAIMS
 from scopekv.gateway.prompts import Caller
 from scopekv.gateway.warm import Warmer
 from scopekv.ports import PublishedDocument
-from tests.audit.planted.switch import ISOLATION, Planted, all_of, patched
+from tests.audit.planted.switch import Planted, all_of, patched
 
 _may_read, _refresh, _caller = policy.may_read, Access.refresh, Access.caller
 
@@ -76,27 +76,29 @@ async def _not_warmed(_self: Warmer, *_: object) -> None:
 
 PLANTED = {
     "audience_ignored": Planted(
-        "anybody may read any document", (ISOLATION,), lambda: _readers(_anybody)
+        "anybody may read any document", "isolation.engine.org_document", lambda: _readers(_anybody)
     ),
     "membership_ignored": Planted(
         "a group's documents are its whole organisation's",
-        (ISOLATION,),
+        "isolation.engine.group_document",
         lambda: _readers(_whole_org),
     ),
     "membership_kept": Planted(
         "a gateway keeps memberships and keys beyond their change",
-        (ISOLATION,),
+        "isolation.changes.group_removed",
         lambda: patched(Access, refresh=_keys_kept),
     ),
-    "withdrawn_shared": Planted("a withdrawn document is shared on", (ISOLATION,), _withdrawn_kept),
+    "withdrawn_shared": Planted(
+        "a withdrawn document is shared on", "isolation.changes.document_withdrawn", _withdrawn_kept
+    ),
     "claimed_org_believed": Planted(
         "a header names the caller's organisation",
-        (ISOLATION,),
+        "isolation.fields.organisation_headers",
         lambda: patched(Access, caller=_claim_believed),
     ),
     "public_not_warm": Planted(
         "public documents are cached by their first reader",
-        (ISOLATION,),
+        "isolation.public_warm",
         lambda: patched(Warmer, _bring_up=_not_warmed),
     ),
 }

@@ -12,22 +12,27 @@ from dataclasses import dataclass
 from typing import Any
 
 Switch = Callable[[], AbstractContextManager[None]]
-ISOLATION, TIMING, STORE = "isolation", "timing", "store"  # the audits by name
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
     """One way to break the system.
 
-    `what`: the fault, in one line. `caught_by`: the audits of which at least one must see it.
-    `switch`: on for the life of the context; on before the deployment starts. `plugin`: False
-    where only engines without the plugin can be broken so.
+    `what`: the fault, in one line. `caught_by`: the check that it must break, or how the names of
+    such checks begin; a name begins with its audit's. `switch`: on for the life of the context; on
+    before the deployment starts. `plugin`: False where only engines without the plugin can be
+    broken so.
     """
 
     what: str
-    caught_by: tuple[str, ...]
+    caught_by: str
     switch: Switch
     plugin: bool = True
+
+    @property
+    def audit(self) -> str:
+        """Which audit must catch it."""
+        return self.caught_by.partition(".")[0]
 
 
 @contextmanager

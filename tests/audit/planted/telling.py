@@ -22,7 +22,7 @@ from scopekv.simulate import events
 from scopekv.simulate.plugin import SimulatedPlugin
 from scopekv.simulate.prefix_cache import BlockHash, Content, PrefixCache
 from scopekv.simulate.tiers import SimulatedTiers
-from tests.audit.planted.switch import ISOLATION, STORE, TIMING, Planted, all_of, patched, switch
+from tests.audit.planted.switch import Planted, all_of, patched, switch
 
 MISS_SECONDS = 0.015  # what a denied request is spared
 pause = asyncio.sleep
@@ -132,27 +132,27 @@ def _by_tokens_alone() -> Any:
 PLANTED = {
     "denied_faster_than_miss": Planted(
         "a document that is not the caller's is answered sooner than one that nobody has",
-        (TIMING,),
+        "timing.denied",
         switch(Reader, prompt=_quick_denial),
     ),
     "host_tier_by_tokens_alone": Planted(
         "host memory finds blocks by their tokens, without ticket or chain",
-        (ISOLATION,),
+        "isolation.host.user",
         _by_tokens_alone,
     ),
     "log_with_ticket": Planted(
         "a log line holds what is sent to the engine, the ticket too",
-        (STORE,),
+        "store.logs",
         switch(Relay, _sending=_logged),
     ),
     "metric_with_org": Planted(
         "a metric has a label with an organisation's name",
-        (STORE,),
+        "store.metrics",
         _metric_with_org,
     ),
     "events_with_raw_salts": Planted(
         "events hold salts that say whose blocks they are",
-        (STORE,),
+        "store.events",
         _raw_salts_in_events,
     ),
 }

@@ -17,7 +17,7 @@ from scopekv.core.tickets import (
     Ticket,
     verify_for_broker,
 )
-from tests.audit.planted.switch import ISOLATION, Planted, switch
+from tests.audit.planted.switch import Planted, switch
 
 
 def _any_signature(text: object, keys: Mapping[KeyId, Check], audience: AudienceId) -> Ticket:
@@ -80,42 +80,42 @@ def _one_tag(tags: IsolatedTags, start: int, end: int) -> str:
 PLANTED = {
     "signature_not_checked": Planted(
         "a ticket with any signature is genuine",
-        (ISOLATION,),
+        "isolation.tickets.altered",
         switch(tickets, _genuine=_any_signature),
     ),
     "expiry_not_checked": Planted(
         "a ticket holds for ever",
-        (ISOLATION,),
+        "isolation.tickets.expired",
         switch(tickets, _in_time=_any_time),
     ),
     "digest_not_checked": Planted(
         "a grant holds for other tokens than it was given for",
-        (ISOLATION,),
+        "isolation.tickets.for_other_tokens",
         switch(enforcement, matching_grants=_any_text),
     ),
     "uses_not_counted": Planted(
         "a ticket serves any number of sequences",
-        (ISOLATION,),
+        "isolation.tickets.used_up",
         switch(UseLedger, take=_any_number),
     ),
     "namespace_not_checked": Planted(
         "a ticket for engines of another model holds",
-        (ISOLATION,),
+        "isolation.tickets.for_another_model",
         switch(enforcement, verify=_any_namespace),
     ),
     "group_not_checked": Planted(
         "a ticket for another group of engines holds",
-        (ISOLATION,),
+        "isolation.tickets.for_other_engines",
         switch(tickets, _genuine=_any_group),
     ),
     "fences_not_checked": Planted(
         "a ticket from before a revocation still holds",
-        (ISOLATION,),
+        "isolation.tickets.from_before_a_revocation",
         switch(Fences, __getitem__=_no_fence),
     ),
     "shares_without_ticket": Planted(
         "requests without a ticket share with each other",
-        (ISOLATION,),
+        "isolation.tickets.absent",
         switch(IsolatedTags, tag=_one_tag),
     ),
 }

@@ -23,7 +23,7 @@ from scopekv.store.blocks import Purged
 from scopekv.store.broker import KeyBroker
 from scopekv.store.index import Index
 from scopekv.store.purges import Purges
-from tests.audit.planted.switch import ISOLATION, STORE, TIMING, Planted, patched, switch
+from tests.audit.planted.switch import Planted, patched, switch
 
 _make_header, _lease, _purge = sealing.make_header, KeyBroker.lease, Purges._purge
 
@@ -119,57 +119,57 @@ def _welcome(_self: ScopedPolicy[ObjectKey], _account: bytes, _size_bytes: int) 
 PLANTED = {
     "name_unkeyed": Planted(
         "an object's name is a plain hash: whoever guesses a prompt can confirm it",
-        (STORE,),
+        "store.names",
         switch(sealed_objects, object_name=_hashed_name),
     ),
     "bound_data_dropped": Planted(
         "seals cover no identity: objects of one chain can be swapped",
-        (STORE,),
+        "store.tamper.directory",
         switch(sealed_objects, associated_data=_unbound),
     ),
     "nonce_repeats": Planted(
         "all objects are sealed with one nonce",
-        (STORE,),
+        "store.sealed",
         switch(sealed_objects, make_header=_one_nonce),
     ),
     "one_key_for_all": Planted(
         "every scope has the same key: a worker's lease opens all",
-        (ISOLATION,),
+        "isolation.leases",
         switch(broker, Lease=_one_key),
     ),
     "plaintext_tier": Planted(
         "tiers keep plain bytes",
-        (STORE,),
+        "store.sealed",
         switch(AesGcm, seal_into=_plain_seal, open_in_place=_plain_open),
     ),
     "tampered_served": Planted(
         "what was changed in a store is served",
-        (STORE,),
+        "store.tamper.directory",
         switch(AesGcm, open_in_place=_unchecked_open),
     ),
     "lease_too_wide": Planted(
         "the broker leases keys of scopes that the ticket does not name",
-        (ISOLATION,),
+        "isolation.leases",
         switch(KeyBroker, lease=_wide_leases),
     ),
     "lease_for_forged_ticket": Planted(
         "the broker leases keys for a ticket that nobody signed",
-        (ISOLATION,),
+        "isolation.leases",
         switch(broker, verify_for_broker=_unverified),
     ),
     "purge_skips_a_tier": Planted(
         "a purge leaves one tier out and says done",
-        (STORE,),
+        "store.tamper.old_epoch",
         lambda: _skipping("directory"),
     ),
     "stale_index_entry": Planted(
         "a tier goes on believing in objects that are gone",
-        (STORE,),
+        "store.tamper.directory",
         switch(Index, forget=_keeps_entries),
     ),
     "cross_tenant_eviction": Planted(
         "no tenant has a guaranteed share: a flood evicts everybody's blocks",
-        (TIMING,),
+        "timing.flooding",
         switch(ScopedPolicy, victims=_oldest_first, guaranteed=_welcome),
     ),
 }

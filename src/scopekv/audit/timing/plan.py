@@ -49,7 +49,8 @@ class Parties:
 class Sizes:
     """`samples`: per arm of the levels; `attack_samples`: of the other attacks, 0 leaves them out.
     `prompt_tokens`: about that many. `load`: requests under way all the time. `flood`: prompts,
-    0 leaves it out. `alpha`: the chance of any false alarm, all experiments together."""
+    0 leaves it out. `alpha`: the chance of any false alarm, all experiments together. `only`: names
+    of experiments; empty for all."""
 
     samples: int = 250
     attack_samples: int = 100
@@ -58,6 +59,7 @@ class Sizes:
     load: int = 0
     flood: int = 0
     alpha: float = 0.001
+    only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.samples < 10 or not 0 <= self.attack_samples <= 100_000:
@@ -111,8 +113,10 @@ def plan(
             made.append(Withdrawn(asker, victim, attacker, publisher))
         if publisher is not None and publisher.empty_org:
             made.append(Denied(asker, attacker, publisher))
-    runs = tuple(Run(one, _looks(one, sizes)) for one in made)
+    wanted = [one for one in made if not sizes.only or one.name in sizes.only]
+    runs = tuple(Run(one, _looks(one, sizes)) for one in wanted)
     left_out = _left_out(parties, sizes, document)
+    left_out += [NotTested(one.name, "left out by the caller") for one in made if one not in wanted]
     if sizes.attack_samples and (publisher is None or not publisher.empty_org):
         why = "no --admin-key of an operator"
         left_out.append(NotTested("documents that the attacker may not read", why))
