@@ -15,6 +15,7 @@ from scopekv.gateway.http import Headers
 
 ERRORS_IN_A_ROW_MAX = 5
 WARM_UP_REQUESTS = 3
+FIRST_PAUSE_SECONDS = 0.1  # doubles with every loss in a row
 _LOAD_TOKENS = 16
 _FATAL = frozenset({400, 401, 403, 404, 405, 413, 422})
 _DETAIL: Headers = [(b"x-scopekv-detail", b"1")]
@@ -91,7 +92,7 @@ class Asker:
             raise Unavailable(
                 f"{self.endpoint.url} failed {self._in_a_row} requests in a row, last: {kind}"
             )
-        await asyncio.sleep(0.1 * 2**self._in_a_row)
+        await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**self._in_a_row)
 
     async def warm_up(self, parties: Sequence[Party]) -> None:
         """Send a few prompts as each party: connections, keys, and first uses of everything."""

@@ -30,7 +30,8 @@ class Arm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value: smaller is what a hit should give. `cached`: tokens, where the usage tells."""
+    """One value: smaller is what a hit should give. `cached`: tokens of all that the attacker asked
+    for it, where the usage tells."""
 
     value: float
     cached: int | None
@@ -124,7 +125,7 @@ class Identities:
             reply = await self.asker.ask(identity, letters.near(one))
             total += reply.ttft_seconds
             told = told and reply.cached_tokens is not None
-            cached = max(cached, reply.cached_tokens or 0)
+            cached += reply.cached_tokens or 0
         return Sample(total / len(self.identities), cached if told else None)
 
 
@@ -143,7 +144,7 @@ class Order:
     title: str = "The order of answers under load does not tell whose prompts are cached"
     main: bool = False
     usage_decides: bool = False
-    silent: str = "answers come in the same order whatever is cached, even one's own prompts"
+    silent: str = "the order of answers tells too little even of one's own prompts"
     severity: Severity = Severity.HIGH
 
     async def sample(self, arm: Arm) -> Sample:
