@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,22 +29,25 @@ from scopekv.audit.store import (
     StoreTarget,
     audit_store,
 )
-from scopekv.audit.timing.asking import Party
+from scopekv.audit.timing.asking import Asker, Party
 from scopekv.audit.timing.audit import TimingAudit
+from scopekv.audit.timing.flooding import Flooding
 from scopekv.audit.timing.plan import Parties, Sizes
+from scopekv.audit.timing.prompts import Letters
 from scopekv.cli.audit.registrar import forge_of, registered
 from scopekv.core.scopes import Narrowing, Scope, private_scope
 from scopekv.errors import ScopeKVError
 from scopekv.simulate.model import SimulatedModel
+from scopekv.simulate.object_store import SimulatedObjectStore
 from scopekv.simulate.stage import ENGINE_KEY, Stage
 from tests.audit.planted.world import Rooms, tiered
 
 TIMING_TOKENS = 72  # two whole blocks of a near prompt
 TOKEN_SECONDS = 0.0006  # a hit saves about 40 ms
-FLOOD = 60
-SMALL = Rooms(engine=64, host=8, outer=160)
+FLOOD = 110
+SMALL = Rooms(engine=130, host=1, outer=320)  # the watched prompts of both fit the first
 FLOODING = "timing.flooding"
-LEVELS = ("organisation", "global", "denied")  # of a clean run
+EXPERIMENTS = ("organisation", "global", "first_touch", "denied")  # of a clean run
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,28 +185,47 @@ async def _tickets(stage: Stage) -> Sequence[str]:
 
 
 async def timing(run: Run) -> AuditResult:
-    """Few samples of each experiment. A flood is of a deployment of its own, with small memories:
-    in `clean` runs it is asked for by its name."""
-    flood = run.check == FLOODING
-    rooms = SMALL if flood else None
-    async with tiered(run.folder, run.model, outer=("directory",), rooms=rooms) as stage:
+    """Few samples of each experiment; or a flood, which takes a deployment of its own."""
+    if run.check == FLOODING:
+        return await _flood(run)
+    async with tiered(run.folder, run.model, outer=("directory",)) as stage:
         stage.engine.behaviour.token_seconds = TOKEN_SECONDS
-        account = stage.deployment.account
-        parties = Parties(
-            Party("victim", account("acme", "alice")),
-            (Party("attacker", account("globex", "bob")),),
-            Party("neighbour", account("acme", "ann")),
-            account("hq", "root", roles=["operator"]),
-        )
         sizes = Sizes(
             samples=20,
             attack_samples=24,
             prompt_tokens=TIMING_TOKENS,
-            flood=FLOOD if flood else 0,
-            only=(run.check.partition(".")[2],) if run.check else LEVELS,
+            only=(run.check.partition(".")[2],) if run.check else EXPERIMENTS,
         )
         async with Endpoint(stage.deployment.url) as endpoint:
-            return await TimingAudit(endpoint, parties, sizes, run.seed, quiet).run()
+            return await TimingAudit(endpoint, _parties(stage), sizes, run.seed, quiet).run()
+
+
+async def _flood(run: Run) -> AuditResult:
+    """Small memories before one slow store, so that what left them shows in time."""
+    async with tiered(run.folder, run.model, outer=("s3",), rooms=SMALL) as stage:
+        stage.engine.behaviour.token_seconds = TOKEN_SECONDS / 4
+        assert stage.engine.tiers is not None
+        slow = stage.engine.tiers.tiers[0]._parts.store
+        assert isinstance(slow, SimulatedObjectStore)
+        slow.conduct.latency_seconds = 0.015
+        parties, began = _parties(stage), time.time()
+        async with Endpoint(stage.deployment.url) as endpoint:
+            letters = Letters(f"{run.seed}:{run.folder}", TIMING_TOKENS)
+            asker = Asker(endpoint, run.model.name, True, letters)
+            flooding = Flooding(asker, parties.victim, parties.attacker, FLOOD)
+            check = await flooding.check(quiet)
+    seconds = time.time() - began
+    return AuditResult("timing", "", run.seed, int(began), seconds, (check,))
+
+
+def _parties(stage: Stage) -> Parties:
+    account = stage.deployment.account
+    return Parties(
+        Party("victim", account("acme", "alice")),
+        (Party("attacker", account("globex", "bob")),),
+        Party("neighbour", account("acme", "ann")),
+        account("hq", "root", roles=["operator"]),
+    )
 
 
 AUDITS: dict[str, Audit] = {"isolation": isolation, "store": store, "timing": timing}
