@@ -66,7 +66,9 @@ class TierPlace:
         link = Link(scope.id(world.scope_secret), epoch)
         assert self.engine.plugin is not None
         self.engine.plugin.fence([(link.scope.hex(), link.epoch)])
-        self.tiers.purge(frozenset({tag(link)}))
+        tags = frozenset({tag(link)})
+        while any(line["busy"] for line in self.tiers.purge(tags)):
+            await asyncio.sleep(0.01)
 
     async def audit(self, settings: StoreSettings = FAST, **changes: object) -> AuditResult:
         """Run the audit on the target, some of its fields changed."""

@@ -170,6 +170,11 @@ async def try_change(asking: Asking, change: Change, seats: Seats, place: Place)
     return [
         cell(f"{reader}, before", before, allowed=True),
         late_read,
-        *([replace(left, proved=again.outcome(beyond) is Outcome.HIT)] if change.apart else ()),
+        # Where documents are not shared at all, what the owner reads is its own copy of before.
+        *(
+            [replace(left, proved=again.outcome(beyond) is Outcome.HIT)]
+            if change.apart and had
+            else ()
+        ),
         cell(f"{late}, in the new state", again, allowed=True),
     ]

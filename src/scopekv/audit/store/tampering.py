@@ -167,11 +167,20 @@ class Tampering:
         await asyncio.to_thread(self.target.change, emptied)
         await self._ask_cold()
         await self._still()
-        made.rewritten = bool(await asyncio.to_thread(self.target.present, old))
+        made.rewritten = await self._rewritten(old)
         await asyncio.to_thread(self._empty, [b for b in self.benches if b is not self.target])
         await asyncio.to_thread(self.target.change, old)
         told = await self._ask_cold()
         return REFUSED if told.text == self.prompt.told.text else WRONG
+
+    async def _rewritten(self, names: Contents) -> bool:
+        """Whether some of these lie there again, now or soon."""
+        deadline = time.monotonic() + _LOOK_SECONDS_MAX
+        while not await asyncio.to_thread(self.target.present, names):
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(_POLL_SECONDS)
+        return True
 
     async def _ask_cold(self, *, as_other: bool = False) -> Told:
         await self.forget()

@@ -49,12 +49,13 @@ class StoreTarget:
     """Everything that a thief is given. What is left out is reported as not tested.
 
     `stores`: `directory=/path`, `valkey://...`, `s3://...`. `names`: of organisations, users,
-    documents; they must be nowhere. `scopes`: of known accounts; no folder may confirm them without
-    the deployment's secret. `events`: ZeroMQ endpoints of engines. `forget`: makes every
-    engine forget its own and host memory, so that the next answer comes from a tier. `revoke`:
-    ends the epoch of the first caller's scope. `corrupt`: how many corrupt objects the tiers have
-    counted, over all engines. `tickets`: what engines were sent for it so far, as
-    whoever took over an engine has them: then names are tried that lack nothing but the key.
+    documents; they must be nowhere. `scopes`: of known accounts; no folder may confirm them
+    without the deployment's secret. `events`: ZeroMQ endpoints of engines. `forget`: makes
+    every engine forget its own and host memory, so that the next answer comes from a tier.
+    `revoke`: ends the epoch of the first caller's scope, and returns once every tier has purged
+    it. `corrupt`: how many corrupt objects the tiers have counted, over all engines. `tickets`:
+    what engines were sent for it so far, as whoever took over an engine has them: then names
+    are tried that lack nothing but the key.
     """
 
     stores: tuple[str, ...]
