@@ -15,7 +15,6 @@ from scopekv.core.sealing import (
     Identity,
     SealKey,
     make_header,
-    object_name,
 )
 
 SEALED = "scopekv.store.sealed_objects"
@@ -100,16 +99,6 @@ def one_key_for_all(patch: pytest.MonkeyPatch) -> None:
 def salt_as_nonce(patch: pytest.MonkeyPatch) -> None:
     """One nonce for everything."""
     patch.setattr(f"{SEALED}.make_header", lambda _nonce, size: make_header(bytes(12), size))
-
-
-def names_of_content_only(patch: pytest.MonkeyPatch) -> None:
-    """A keyed name, but under one key for all scopes and without their part of the identity."""
-
-    def name(_keys: ChainKeys, identity: Identity) -> str:
-        bare = Identity(identity.namespace, (), b"", identity.group_idx, identity.size_bytes)
-        return object_name(ChainKeys(SealKey(b""), b"one key"), bare)
-
-    patch.setattr(f"{SEALED}.object_name", name)
 
 
 PLANTS: Sequence[tuple[Plant, str]] = (

@@ -22,6 +22,7 @@ from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, worded
 from scopekv.gateway.counting import TokenCount
 from scopekv.gateway.discovery import Discovery
 from scopekv.gateway.errors_http import failure_of, http_error
+from scopekv.gateway.explaining import EXPLAIN, Explainer, Recents
 from scopekv.gateway.http.limits import RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
@@ -92,22 +93,18 @@ class Gateway:
         self.room = WaitingRoom(self.fleet, settings.routing)
         self.probes = Probes(self.access, self.metrics, settings.probes)
         reader = Reader(self.access, self.probes)
+        recents = Recents()
+        explainer = Explainer(self.access, self.router, recents, settings.retention)
         relay = Relay(
-            *(
-                self.access,
-                reader,
-                self.probes,
-                issuer,
-                self.notes,
-                self.fleet,
-                self.router,
-                self.room,
-                self.metrics,
-            )
+            *(self.access, reader, self.probes, issuer, self.notes),
+            *(self.fleet, self.router, self.room),
+            metrics=self.metrics,
+            recents=recents,
         )
         self._routes: dict[tuple[str, str], Route] = {
             **{("POST", path): relay.serve for path in APIS},
             ("POST", COUNT_TOKENS): TokenCount(reader, self.router, self.metrics).serve,
+            ("POST", EXPLAIN): explainer.serve,
             ("POST", LEASES_PATH): self.leases.serve,
             ("GET", "/v1/models"): self._models,
             ("GET", "/healthz"): self._healthz,

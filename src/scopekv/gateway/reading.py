@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from typing import Any
 
 from scopekv.core.scopes import Principal
@@ -41,6 +42,8 @@ class Job:
     large: bool  # too large to be read on the event loop
     headers: Headers
     began: float
+    content: bytes
+    request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(12)}")
 
 
 class Reader:
@@ -60,7 +63,7 @@ class Reader:
         detail = request.header(b"x-scopekv-detail") == b"1"
         large = len(request.body) > LARGE_BYTES
         headers = to_pass(request)
-        return Job(api, caller, body, sequences(body), detail, large, headers, began)
+        return Job(api, caller, body, sequences(body), detail, large, headers, began, request.body)
 
     async def prompt(self, job: Job, instance: Instance) -> Prompt:
         """Render and tokenise for this instance. Raises `Misuse` or `PromptTooLong`."""

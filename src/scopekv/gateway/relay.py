@@ -13,12 +13,13 @@ from scopekv.errors import Overloaded, Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, stripped
 from scopekv.gateway.errors_http import failure_of
+from scopekv.gateway.explaining.recents import Recent, Recents
 from scopekv.gateway.http.client import Busy, NotSent
 from scopekv.gateway.http.messages import Headers, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Fleet, Instance, Isolation
 from scopekv.gateway.metrics import Metrics
-from scopekv.gateway.passing import Passing, pass_error
+from scopekv.gateway.passing import Passing, Told, pass_error
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.probes import Probes
 from scopekv.gateway.prompts import Prompt
@@ -40,6 +41,7 @@ class _Sending:
 
     body: bytes
     secrets: tuple[bytes, ...]
+    epochs: tuple[int, ...]
 
 
 class _Sent(Enum):
@@ -64,10 +66,12 @@ class Relay:
         router: Router,
         room: WaitingRoom,
         metrics: Metrics,
+        recents: Recents,
     ) -> None:
         self._access, self._reader, self._issuer, self._notes = access, reader, issuer, notes
         self._probes = probes
         self._fleet, self._router, self._room, self._metrics = fleet, router, room, metrics
+        self._recents = recents
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer a `POST` to one of the completion APIs; 429 where too many wait."""
@@ -172,11 +176,14 @@ class Relay:
                     route.failed()
                 await pass_error(answer, sending.secrets, reply, self._metrics)
                 return
-            passing = Passing(job.api, job.body, job.detail, prompt, route, self._metrics)
+            passing = Passing(
+                *(job.api, job.body, job.detail, prompt, route, self._metrics, job.request_id)
+            )
             if job.body.get("stream"):
-                await passing.stream(answer, reply)
+                told = await passing.stream(answer, reply)
             else:
-                await passing.whole(answer, reply)
+                told = await passing.whole(answer, reply)
+        self._recents.add(_recent(job, route, prompt, sending, told))
 
     async def _sending(
         self, job: Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]
@@ -206,7 +213,29 @@ class Relay:
             )
         clean = stripped(job.body, job.api)
         data = engine_body(clean, job.api, salt=salt, ticket=ticket, tokens=prompt.tokens)
-        return _Sending(data, (salt.encode(), *((ticket[-86:].encode(),) if ticket else ())))
+        known = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
+        return _Sending(data, known, tuple(epochs))
+
+
+def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Told) -> Recent:
+    """What is remembered of an answered request, for its sender to ask about."""
+    decision = (told.report or {}).get("decision")
+    return Recent(
+        request_id=job.request_id,
+        principal=job.caller.principal.uid,
+        owner=job.caller.private,
+        path=job.api.path,
+        content=job.content,
+        at_seconds=time.monotonic(),
+        instance=route.instance.address.name,
+        whole_prompt=route.instance.isolation is not Isolation.SCOPED,
+        epochs=tuple(
+            (segment.scope, epoch)
+            for segment, epoch in zip(prompt.segments, sending.epochs, strict=True)
+        ),
+        cached=told.usage.cached if told.usage is not None else None,
+        fetch_reason=str(decision.get("reason", "")) if isinstance(decision, dict) else "",
+    )
 
 
 def _asked(job: Job, prompt: Prompt, epochs: Sequence[int]) -> Asked:

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 
 from scopekv import __version__
-from scopekv.audit.results import AuditResult, Check, NotTested, Plain
+from scopekv.audit.results import AuditResult, Check, NotTested, Plain, Verdict
 from scopekv.audit.store.asking import Asker, PromptMaker
 from scopekv.audit.store.content_checks import names, plaintext, sealed
 from scopekv.audit.store.events import Listener, events
@@ -37,6 +37,7 @@ from scopekv.audit.store.tamper_checks import NAME, TITLE, Tampered, tamper_all,
 from scopekv.audit.store.target import Progress, StoreSettings, StoreTarget
 from scopekv.audit.store.telling import Hidden, logs, metrics
 from scopekv.core.sealing import OVERHEAD_BYTES
+from scopekv.errors import Unavailable
 
 _WORDS_MAX = 8  # of the text canary that are looked for: any block holds some
 NEVER = (
@@ -122,10 +123,22 @@ async def _audit(run: _Run, seen: _Seen) -> None:
     if why or asker is None or seen.canaries is None:
         seen.not_tested.append(NotTested(f"{NAME}: {TITLE.lower()}", why))
         return
-    seen.tampered = await tamper_all(
-        asker, run.media, seen.canaries, run.maker, target, settings, run.dice, run.progress
-    )
-    seen.checks += seen.tampered.checks
+    made = seen.tampered
+    try:
+        await tamper_all(
+            made,
+            asker,
+            run.media,
+            seen.canaries,
+            maker=run.maker,
+            target=target,
+            settings=settings,
+            dice=run.dice,
+            progress=run.progress,
+        )
+    except Unavailable as error:
+        made.checks.append(Check(f"{NAME}.whole", TITLE, Verdict.BLIND, f"cut short: {error}"))
+    seen.checks += made.checks
 
 
 def _sought(

@@ -58,19 +58,23 @@ def untested(target: StoreTarget, settings: StoreSettings, canaries: Canaries | 
 
 
 async def tamper_all(
+    made: Tampered,
     asker: Asker,
     media: Sequence[Medium],
     canaries: Canaries,
+    *,
     maker: PromptMaker,
     target: StoreTarget,
     settings: StoreSettings,
     dice: random.Random,
     progress: Progress,
-) -> Tampered:
-    """Attack each store alone. All is put back when this returns, fails or is cancelled."""
-    made = Tampered()
+) -> None:
+    """Attack each store alone, and note in `made` what came of it.
+
+    All is put back when this returns, fails or is cancelled. Raises `Unavailable`.
+    """
     if target.forget is None:
-        return made
+        return
     spare = _own(await place(asker, media, maker.token_ids(), settings), canaries.own_chain)
     prompt = _own(canaries.ids, canaries.own_chain)
     other = _others(canaries)
@@ -100,7 +104,6 @@ async def tamper_all(
     else:
         why = "needs an administrator's key, to revoke the audit's own account"
         made.checks.append(not_tested(*EPOCHS, why))
-    return made
 
 
 def _put_back(benches: Sequence[Workbench]) -> None:

@@ -18,6 +18,7 @@ from scopekv.audit.store.placing import Placed
 from scopekv.audit.store.tampers import Contents, Hand, Tamper
 from scopekv.audit.store.target import Count, Do, StoreSettings
 from scopekv.audit.store.workbench import Workbench
+from scopekv.core.sealing import HEADER_BYTES
 
 _POLL_SECONDS = 0.05
 _LOOK_SECONDS_MAX = 3.0  # for a tier to put a corrupt object out of sight
@@ -221,11 +222,10 @@ class Tampering:
             if time.monotonic() > deadline:
                 return
 
-    def _stamp(self) -> list[tuple[str, int, float | None]]:
-        """What lies in all stores and since when."""
-        return sorted(
-            (one.name, one.size_bytes, one.stored_at)
+    def _stamp(self) -> dict[tuple[str, str], bytes | None]:
+        """The heads of all the audit's objects: each seal has a nonce of its own in there."""
+        return {
+            (bench.medium.place, name): bench.medium.read(name, HEADER_BYTES)
             for bench in self.benches
-            for one in bench.medium.walk()
-            if one.name in bench.saved
-        )
+            for name in bench.saved
+        }

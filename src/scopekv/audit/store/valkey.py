@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -55,14 +54,12 @@ class ValkeyMedium:
         self._store.close()
 
     def _stats(self, names: Sequence[str]) -> Iterator[Found]:
-        for name in names:
-            ends_ms = self._store.run("PEXPIRETIME", name)
+        for name, (size_bytes, ends_ms) in zip(names, self._store.stats(names), strict=True):
             if ends_ms == _NO_KEY:
-                continue
-            found = Found(name, int(self._store.run("STRLEN", name)))
-            kept = retention_of(found.chain)
+                continue  # gone meanwhile
+            kept = retention_of(Found(name, 0).chain)
             stored = None if kept is None or ends_ms == _NO_EXPIRY else ends_ms / 1000 - kept
-            yield Found(name, found.size_bytes, stored or time.time())
+            yield Found(name, size_bytes, stored)
 
 
 class _Commands(ValkeyStore):
@@ -78,6 +75,17 @@ class _Commands(ValkeyStore):
     def run(self, command: str, name: str, *more: str | bytes) -> Any:
         """The server's answer: a number, bytes or None, as the command has it."""
         return self._ask([command, name.encode("latin-1"), *more])
+
+    def stats(self, names: Sequence[str]) -> list[tuple[int, int]]:
+        """How long each is, and when it ends: Unix milliseconds, -1 never, -2 not there."""
+        if not names:
+            return []
+        batch = self._batch()
+        for name in names:
+            batch.strlen(name.encode("latin-1"))
+            batch.pexpiretime(name.encode("latin-1"))
+        answers = self._run(batch)
+        return list(zip(answers[::2], answers[1::2], strict=True))
 
     def pages(self) -> Iterator[list[str]]:
         """SCAN over all keys, of every primary of a cluster."""

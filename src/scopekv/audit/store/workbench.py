@@ -78,7 +78,7 @@ class Workbench:
             for name, written in self._written.items():
                 one = Found(name, 0)
                 ours[f"{one.chain}.{one.leaf}"] = written - {self.saved.get(name)}
-            for one in self.medium.walk():
+            for one in self.medium.walk() if self.medium.kind == "directory" else ():
                 aside = ours.get(one.leaf) if QUARANTINE in one.parts else None
                 if aside and self.medium.read(one.name, _WHOLE) in aside:
                     self.medium.remove(one.name)

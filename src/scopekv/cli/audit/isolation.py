@@ -116,7 +116,7 @@ def isolation(
                         run=f"{number:08x}",
                     )
                 )
-            settings = await _settings(target, number, places, quick=quick)
+            settings = await settings_for(target, number, places, quick=quick)
             return await audit_isolation(target, settings, step)
 
     with progress_bar(quiet=quiet) as step:
@@ -147,7 +147,7 @@ def interruptible(body: Callable[[], Awaitable[T]]) -> T:
         raise NotDone(str(error), NOT_PROVED) from error
 
 
-async def _settings(
+async def settings_for(
     target: IsolationTarget, seed: int, places: tuple[Place, ...], *, quick: bool
 ) -> IsolationSettings:
     """With the block size that the engines say they have."""

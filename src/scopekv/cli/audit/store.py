@@ -53,7 +53,9 @@ _path = click.Path(exists=True, path_type=Path)
 @click.option("--revoke", "account", default="", metavar="ORG/NAME", help="The account of --key.")
 @key_option("admin-key", "Of an operator: reads the gateway's metrics, revokes with --revoke.")
 @click.option("--objects", default=2000, show_default=True, help="Read of each store, at most.")
-@click.option("--tokens", default=170, show_default=True, help="Of each prompt of the audit.")
+@click.option(
+    "--tokens", default=170, show_default=True, help="Of each prompt; more where a tier pays late."
+)
 @click.option("--seed", default=1, show_default=True, help="Of the dice; prompts are always new.")
 @json_option
 @click.pass_context
