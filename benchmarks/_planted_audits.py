@@ -191,8 +191,8 @@ async def timing(run: Run) -> AuditResult:
     async with tiered(run.folder, run.model, outer=("directory",)) as stage:
         stage.engine.behaviour.token_seconds = TOKEN_SECONDS
         sizes = Sizes(
-            samples=20,
-            attack_samples=24,
+            samples=32,  # room for a stalled machine: a control takes 17 that do not overlap
+            attack_samples=32,
             prompt_tokens=TIMING_TOKENS,
             only=(run.check.partition(".")[2],) if run.check else EXPERIMENTS,
         )

@@ -181,7 +181,7 @@ async def test_a_forged_ticket_gets_keys(tiers: Stage) -> None:
 
 async def test_one_key_opens_every_scope(tiers: Stage) -> None:
     for switched in (False, True):
-        trial, keys = Trial(tiers, f"one {switched}"), set[bytes]()
+        trial, keys = Trial(tiers, f"one-{switched}"), set[bytes]()
         with PLANTED["one_key_for_all"].switch() if switched else nullcontext():
             for org in ("acme", "globex"):
                 await trial.ask(trial.account(org), trial.text())

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from scopekv.adapters.broker_client import BrokerClient, BrokerSettings
 from scopekv.adapters.objects import DirectoryStore
-from scopekv.cli.running import free_port
 from scopekv.core.eviction import ScopedPolicy, Shares
 from scopekv.core.sealing import OVERHEAD_BYTES
 from scopekv.gateway.settings import GatewaySettings
@@ -26,6 +25,7 @@ from scopekv.simulate.stage import Stage
 from scopekv.simulate.tiers import BLOCK_BYTES, SimulatedTiers
 from scopekv.store.keyring import Keyring
 from scopekv.store.tier import SealedTier
+from tests.contracts.object_servers import free_ports
 
 OBJECT_BYTES = BLOCK_BYTES + OVERHEAD_BYTES
 OUTER = ("directory", "s3")
@@ -55,7 +55,7 @@ async def tiered(
     `outer`: `directory` is one in the folder, others are simulated. `events`: publish them.
     """
     rooms = rooms or Rooms()
-    settings = GatewaySettings((), port=free_port("127.0.0.1"), stop_seconds_max=0.5)
+    settings = GatewaySettings((), port=free_ports(1)[0], stop_seconds_max=0.5)
     stage = Stage(folder, model, (plugin,), settings)
     engine = stage.engine
     engine.cache.blocks_max = rooms.engine
