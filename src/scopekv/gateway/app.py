@@ -31,7 +31,7 @@ from scopekv.gateway.instances import Fleet
 from scopekv.gateway.instances_http import InstancesAdmin, state_of
 from scopekv.gateway.leases_http import LEASES_PATH, Leases
 from scopekv.gateway.locating import IndexLocator
-from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.metrics import InstanceNow, Metrics
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.reading import Reader
 from scopekv.gateway.relay import Relay
@@ -55,7 +55,7 @@ class Gateway:
     def __init__(self, settings: GatewaySettings, world: World) -> None:
         self._settings = settings
         self.port = settings.port
-        self.metrics = Metrics()
+        self.metrics = Metrics(org_label=settings.metrics.org_label)
         self.access = Access(world.registry, in_thread=world.registry_is_remote)
         issuer = Issuer(
             world.signer.key_id,
@@ -194,6 +194,15 @@ class Gateway:
         principal = await self.access.principal(request)
         if OPERATOR not in principal.roles:
             raise ScopeDenied("metrics are for the operator role")
+        now = asyncio.get_running_loop().time()
+        rows = [
+            InstanceNow(
+                *(i.address.name, state_of(i), i.isolation.value, i.in_flight),
+                queue_seconds=i.load.queue_seconds(now),
+            )
+            for i in self.fleet.instances
+        ]
+        self.metrics.now(waiting=self.room.waiting, running=self.room.taken, instances=rows)
         headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
         reply.send(200, headers, self.metrics.text())
 

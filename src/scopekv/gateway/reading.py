@@ -42,6 +42,7 @@ class Job:
     headers: Headers
     began: float
     content: bytes
+    waited_seconds: float = 0.0  # for a place at an engine, before `began`
     request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(12)}")
 
 
@@ -52,7 +53,14 @@ class Reader:
         self._access = access
         self._noted: dict[tuple[str, bytes], bytes] = {}
 
-    async def job(self, request: Request, began: float, api: Api | None = None) -> Job:
+    async def job(
+        self,
+        request: Request,
+        began: float,
+        api: Api | None = None,
+        *,
+        waited_seconds: float = 0.0,
+    ) -> Job:
         """Authenticate and read. Raises `Misuse`, `Refused` or `Unavailable`."""
         principal = await self._access.principal(request)
         api = api or APIS[request.path]
@@ -62,7 +70,10 @@ class Reader:
         detail = request.header(b"x-scopekv-detail") == b"1"
         large = len(request.body) > LARGE_BYTES
         headers = to_pass(request)
-        return Job(api, caller, body, sequences(body), detail, large, headers, began, request.body)
+        return Job(
+            *(api, caller, body, sequences(body), detail, large, headers, began, request.body),
+            waited_seconds=waited_seconds,
+        )
 
     async def prompt(self, job: Job, instance: Instance) -> Prompt:
         """Render and tokenise for this instance. Raises `Misuse` or `PromptTooLong`."""

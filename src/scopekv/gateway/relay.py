@@ -72,10 +72,14 @@ class Relay:
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer a `POST` to one of the completion APIs; 429 where too many wait."""
+        waited = 0.0
         try:
             if not self._room.take():
                 principal = await self._access.principal(request)
+                came = time.perf_counter()
                 await self._room.wait(principal.org)
+                waited = time.perf_counter() - came
+                self._metrics.waited_seconds.observe(waited)
         except Overloaded as error:
             failure = reply.worded(failure_of(error))
             self._metrics.answered(request.path, failure.status)
@@ -83,11 +87,11 @@ class Relay:
             reply.send(failure.status, [*_JSON, wait], failure.body())
             return
         try:
-            await self._serve(request, reply)
+            await self._serve(request, reply, waited)
         finally:
             self._room.leave()
 
-    async def _serve(self, request: Request, reply: Reply) -> None:
+    async def _serve(self, request: Request, reply: Reply, waited: float) -> None:
         """Place and forward it, on another instance if need be.
 
         Each try decides anew: while an engine was waited for, permissions may have changed (I14).
@@ -96,7 +100,7 @@ class Relay:
         tried: list[Instance] = []
         died = 0  # of those tried: had the request and ended
         for _ in range(TRIES_MAX):
-            job = await self._reader.job(request, began)
+            job = await self._reader.job(request, began, waited_seconds=waited)
             first = self._router.reader(job.body["model"], tried)
             prompt = await self._reader.prompt(job, first)
             epochs = await self._epochs(prompt)
@@ -172,7 +176,9 @@ class Relay:
                 await pass_error(answer, sending.secrets, reply, self._metrics)
                 return
             passing = Passing(
-                *(job.api, job.body, job.detail, prompt, route, self._metrics, job.request_id)
+                *(job.api, job.body, job.detail, prompt, route, self._metrics, job.request_id),
+                org=job.caller.principal.org,
+                came=job.began - job.waited_seconds,
             )
             if job.body.get("stream"):
                 told = await passing.stream(answer, reply)

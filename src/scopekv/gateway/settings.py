@@ -5,8 +5,10 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from scopekv.compose import VaultSettings
 from scopekv.core.scopes import ScopeKind
@@ -41,6 +43,13 @@ class RoutingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """`org_label`: also count tokens by organisation, under its name."""
+
+    org_label: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """`registry`: a database URL, empty for the file in the data directory.
 
@@ -59,6 +68,7 @@ class GatewaySettings:
     retention: Retention = field(default_factory=Retention)
     vault: VaultSettings | None = None
     routing: RoutingSettings = field(default_factory=RoutingSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
 
     def __post_init__(self) -> None:
@@ -82,48 +92,87 @@ class GatewaySettings:
 
 
 class _Instance(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    url: str = ""
-    api_key: str = ""
-    dns: str = ""
-    kubernetes: str = ""
+    name: Annotated[str, Meta(description="A name of your choice, for routes, logs and metrics.")]
+    url: Annotated[str, Meta(description="One engine. Set one of url, dns, kubernetes.")] = ""
+    api_key: Annotated[str, Meta(description="What `vllm serve` got as `--api-key`.")] = ""
+    dns: Annotated[
+        str, Meta(description="A URL whose name is resolved again and again: an engine an address.")
+    ] = ""
+    kubernetes: Annotated[
+        str,
+        Meta(description="`NAMESPACE/SERVICE:PORT`: an engine an address of its EndpointSlices."),
+    ] = ""
 
 
 class _Routing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    in_flight_max: int = RoutingSettings().in_flight_max
-    waiting_max: int = RoutingSettings().waiting_max
-    wait_seconds_max: float = RoutingSettings().wait_seconds_max
-    resolve_seconds: float = RoutingSettings().resolve_seconds
+    in_flight_max: Annotated[
+        int, Meta(description="Requests of this gateway at one engine; more wait.")
+    ] = RoutingSettings().in_flight_max
+    waiting_max: Annotated[
+        int,
+        Meta(description="Requests that wait for a place, over all organisations; more get 429."),
+    ] = RoutingSettings().waiting_max
+    wait_seconds_max: Annotated[
+        float, Meta(description="How long a request waits for a place before it gets 429.")
+    ] = RoutingSettings().wait_seconds_max
+    resolve_seconds: Annotated[
+        float, Meta(description="How often `dns` and `kubernetes` are resolved anew.")
+    ] = RoutingSettings().resolve_seconds
 
 
 class _Vault(msgspec.Struct, forbid_unknown_fields=True):
-    address: str
-    key: str = "scopekv"
-    mount: str = "transit"
-    namespace: str = ""
-    ca_file: str = ""
-    token_file: str = ""
-    timeout_seconds: float = 2.0
+    address: Annotated[str, Meta(description="Vault's URL.")]
+    key: Annotated[str, Meta(description="Name of the transit key.")] = "scopekv"
+    mount: Annotated[str, Meta(description="Where the transit engine is mounted.")] = "transit"
+    namespace: Annotated[str, Meta(description="Vault namespace, if there is one.")] = ""
+    ca_file: Annotated[str, Meta(description="Certificates that Vault's is checked against.")] = ""
+    token_file: Annotated[
+        str, Meta(description="Read anew for each call. Without it: the variable VAULT_TOKEN.")
+    ] = ""
+    timeout_seconds: Annotated[float, Meta(description="Of one call.")] = 2.0
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    instances: list[_Instance]
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    registry: str = ""
-    instance_group: str = "default"
-    ticket_ttl_seconds: int = 30
-    body_bytes_max: int = 16 << 20
-    stop_seconds_max: float = 10.0
-    retention: dict[ScopeKind, int] = {}
-    vault: _Vault | None = None
-    routing: _Routing = _Routing()
+class _Metrics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    org_label: Annotated[
+        bool, Meta(description="Also count tokens by organisation, under its name.")
+    ] = False
+
+
+class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
+    """`scopekv.toml`, key by key. docs/reference/settings.md is made of these descriptions."""
+
+    instances: Annotated[list[_Instance], Meta(description="The engines; at least one.")]
+    host: Annotated[str, Meta(description="Where the gateway listens.")] = "127.0.0.1"
+    port: Annotated[int, Meta(description="0: any free one.")] = DEFAULT_PORT
+    registry: Annotated[
+        str,
+        Meta(description="`postgresql://USER@HOST/DATABASE`; empty: SQLite in the data directory."),
+    ] = ""
+    instance_group: Annotated[
+        str, Meta(description="Tickets are for engines of this group, `SCOPEKV_INSTANCE_GROUP`.")
+    ] = "default"
+    ticket_ttl_seconds: Annotated[
+        int, Meta(description="How long a ticket verifies, on its way to the engine.")
+    ] = 30
+    body_bytes_max: Annotated[int, Meta(description="Of a request; more gets 413.")] = 16 << 20
+    stop_seconds_max: Annotated[
+        float, Meta(description="How long answers under way may take when the gateway stops.")
+    ] = 10.0
+    retention: Annotated[
+        dict[ScopeKind, int],
+        Meta(description="Seconds that blocks are kept anywhere, by kind of scope, from 60."),
+    ] = {}
+    vault: Annotated[
+        _Vault | None, Meta(description="What wraps sealing keys; without it a file, docs/keys.md.")
+    ] = None
+    routing: Annotated[_Routing, Meta(description="Limits, docs/routing.md.")] = _Routing()
+    metrics: Annotated[_Metrics, Meta(description="What /metrics tells.")] = _Metrics()
 
 
 def read_settings(path: Path) -> GatewaySettings:
     """Read `scopekv.toml`. Raises `ConfigError` naming the key at fault."""
     try:
-        content = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
+        content = msgspec.convert(tomllib.loads(path.read_text("utf-8")), SettingsFile)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
@@ -131,13 +180,21 @@ def read_settings(path: Path) -> GatewaySettings:
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
     instances, sources = _instances(content.instances)
-    built = ("instances", "retention", "vault", "routing")
-    rest = {name: getattr(content, name) for name in _File.__struct_fields__ if name not in built}
+    built = ("instances", "retention", "vault", "routing", "metrics")
+    rest = {
+        name: getattr(content, name) for name in SettingsFile.__struct_fields__ if name not in built
+    }
     retention = Retention(**{kind.value: seconds for kind, seconds in content.retention.items()})
     vault = _vault(content.vault, path.parent)
     routing = RoutingSettings(**msgspec.structs.asdict(content.routing))
     return GatewaySettings(
-        instances, **rest, retention=retention, vault=vault, routing=routing, sources=sources
+        instances,
+        **rest,
+        retention=retention,
+        vault=vault,
+        routing=routing,
+        metrics=MetricsSettings(**msgspec.structs.asdict(content.metrics)),
+        sources=sources,
     )
 
 
