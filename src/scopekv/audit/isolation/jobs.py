@@ -39,7 +39,7 @@ async def jobs(walk: Walk, places: Sequence[Place], callers: Sequence[Caller]) -
         *_tickets(asking, statuses),
         *_crossings(asking, callers),
     ]
-    matrix = batches(asking.target, asking.settings, places)
+    matrix = batches(asking.target, places, asking.endpoints)
     return [
         *(Job(f"{one.place}: {one.kind}", partial(walk.batch, one)) for one in matrix),
         *(Job(what, partial(_kept, walk, attempt)) for what, attempt in rest),

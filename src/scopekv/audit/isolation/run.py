@@ -10,7 +10,7 @@ from statistics import median
 from scopekv import __version__
 from scopekv.audit.endpoint import Endpoint
 from scopekv.audit.isolation.asking import Asking
-from scopekv.audit.isolation.batches import Walk, measure_beyond
+from scopekv.audit.isolation.batches import Walk, measure_beyond, served
 from scopekv.audit.isolation.cells import Ledger
 from scopekv.audit.isolation.engines import Engines
 from scopekv.audit.isolation.gaps import gaps
@@ -53,7 +53,7 @@ async def audit_isolation(
         checks=tuple(checks),
         not_tested=gaps(target, settings, places, cached=checks[0].verdict is Verdict.HELD),
         figures=walk.ledger.figures() | {"requests": asking.requests, "ttft_ms": _times(asking)},
-        settings=_settings(settings, places),
+        settings=_settings(asking, places),
         versions={
             "scopekv": __version__,
             "python": platform.python_version(),
@@ -68,6 +68,7 @@ async def _attack(walk: Walk, places: Sequence[Place], progress: Step) -> list[C
     asking, target = walk.asking, walk.asking.target
     callers = callers_of(target)
     progress("is anything cached at all?", 0, 1)
+    asking.endpoints = await served(asking, callers[0])
     models = (target.model, *target.adapters)
     await measure_beyond(asking, models, (callers[0], stranger_of(callers)))
     control = await control_check(asking, callers[0])
@@ -89,9 +90,11 @@ def _times(asking: Asking) -> dict[str, Plain]:
     }
 
 
-def _settings(settings: IsolationSettings, places: Sequence[Place]) -> dict[str, Plain]:
+def _settings(asking: Asking, places: Sequence[Place]) -> dict[str, Plain]:
+    settings = asking.settings
     return {
         "tiers": [place.value for place in places],
+        "endpoints": list(asking.endpoints),
         "quick": settings.quick,
         "block_size": settings.block_size,
         "text_blocks": settings.text_blocks,

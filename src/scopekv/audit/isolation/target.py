@@ -136,7 +136,7 @@ class IsolationSettings:
     places: tuple[Place, ...] = ()
     quick: bool = False
     block_size: int = 32
-    text_blocks: int = 3
+    text_blocks: int = 2
     rounds_max: int = 3
     settle_seconds_max: float = 20.0
 
