@@ -77,7 +77,7 @@ class Metrics:
         )
         self.ttft_seconds = self._histogram(
             "ttft_seconds",
-            "Time from a streamed request's last byte to the first byte of its answer.",
+            "Time from a streamed request's last byte to its answer's first one, waiting included.",
             _TTFT_SECONDS,
         )
         self.waited_seconds = self._histogram(
