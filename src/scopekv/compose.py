@@ -22,6 +22,7 @@ __all__ = [
     "KVEventSubscriber",
     "VaultSettings",
     "World",
+    "make_keys",
     "open_registry",
     "open_world",
     "open_wrapper",
@@ -60,10 +61,8 @@ def open_world(data_dir: Path, registry_url: str, vault: VaultSettings | None = 
 
     Scope keys are wrapped by Vault where it is named, else by the file `keys/wrap.key`.
     """
-    root = load_or_create(data_dir / ROOT_KEY)
-    signer = _signer(root)
+    root, signer = _root_and_signer(data_dir)
     ticket_keys = data_dir / TICKET_KEYS
-    write_public_keys(ticket_keys, [signer.public_key])
     wrapper = open_wrapper(data_dir, vault)
     secret_path = data_dir / INSTANCE_KEY
     secret = make_secret(secret_path)
@@ -94,6 +93,21 @@ def open_wrapper(data_dir: Path, vault: VaultSettings | None) -> KeyWrapper:
     except Unavailable as error:
         log.warning("%s", error)
     return MovingKeyWrapper(wrapper, FileKeyWrapper(file)) if file.exists() else wrapper
+
+
+def make_keys(data_dir: Path) -> None:
+    """Make the key files of a deployment that are missing. Raises `ConfigError`."""
+    _root_and_signer(data_dir)
+    FileKeyWrapper(data_dir / WRAP_KEY)
+    make_secret(data_dir / INSTANCE_KEY)
+
+
+def _root_and_signer(data_dir: Path) -> tuple[RootKey, TicketSigner]:
+    """The root key and what signs, with the list of public keys written."""
+    root = load_or_create(data_dir / ROOT_KEY)
+    signer = _signer(root)
+    write_public_keys(data_dir / TICKET_KEYS, [signer.public_key])
+    return root, signer
 
 
 def _signer(root: RootKey) -> TicketSigner:
