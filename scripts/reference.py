@@ -99,6 +99,8 @@ def _shown(field: shapes.Field) -> str:
 def _kind(shape: shapes.Type) -> str:
     if isinstance(shape, shapes.UnionType):
         return _kind(next(t for t in shape.types if not isinstance(t, shapes.NoneType)))
+    if isinstance(shape, shapes.LiteralType):
+        return " or ".join(f"`{value}`" for value in shape.values)
     names: dict[type[shapes.Type], str] = {
         shapes.StrType: "text",
         shapes.IntType: "whole number",

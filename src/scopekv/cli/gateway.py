@@ -72,4 +72,4 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
                 click.echo(f"  {instance.address.name}: {instance.isolation} ({instance.reason})")
             await follow(config, server)  # until cancelled
 
-    run(body)
+    run(body, log_format=settings.log_format)

@@ -15,6 +15,7 @@ from scopekv.core.scopes import ScopeKind
 from scopekv.errors import ConfigError
 from scopekv.gateway.discovery import Source
 from scopekv.gateway.instances import InstanceAddress
+from scopekv.gateway.logs import LogFormat
 from scopekv.store.scope_keys import Retention
 
 DEFAULT_PORT = 8080
@@ -69,6 +70,7 @@ class GatewaySettings:
     vault: VaultSettings | None = None
     routing: RoutingSettings = field(default_factory=RoutingSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    log_format: LogFormat = "text"
     sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
 
     def __post_init__(self) -> None:
@@ -158,6 +160,9 @@ class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
     stop_seconds_max: Annotated[
         float, Meta(description="How long answers under way may take when the gateway stops.")
     ] = 10.0
+    log_format: Annotated[
+        LogFormat, Meta(description="The log on stderr: lines for people, or JSON objects.")
+    ] = "text"
     retention: Annotated[
         dict[ScopeKind, int],
         Meta(description="Seconds that blocks are kept anywhere, by kind of scope, from 60."),
