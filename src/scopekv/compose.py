@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from scopekv.adapters.ed25519 import KeyFile, TicketSigner, write_public_keys
@@ -13,17 +13,21 @@ from scopekv.adapters.kv_events import KVEventSubscriber
 from scopekv.adapters.moving_key import MovingKeyWrapper
 from scopekv.adapters.registry import open_registry
 from scopekv.adapters.root_key import FileKeyWrapper, RootKey, load_or_create, make_secret
+from scopekv.adapters.tracing import TracingSettings, open_tracer
 from scopekv.adapters.vault import VaultKeyWrapper, VaultSettings
 from scopekv.core.tickets import Check, KeyId
 from scopekv.errors import Unavailable
 from scopekv.ports import KeyWrapper, Registry
+from scopekv.ports.tracing import NoTracer, Tracer
 
 __all__ = [
     "KVEventSubscriber",
+    "TracingSettings",
     "VaultSettings",
     "World",
     "make_keys",
     "open_registry",
+    "open_tracer",
     "open_world",
     "open_wrapper",
 ]
@@ -54,9 +58,15 @@ class World:
     wrapper: KeyWrapper
     instance_secret: str
     instance_secret_path: Path
+    tracer: Tracer = field(default_factory=NoTracer)
 
 
-def open_world(data_dir: Path, registry_url: str, vault: VaultSettings | None = None) -> World:
+def open_world(
+    data_dir: Path,
+    registry_url: str,
+    vault: VaultSettings | None = None,
+    tracing: TracingSettings | None = None,
+) -> World:
     """Open the registry and the keys; make what is missing. Raises `ConfigError`.
 
     Scope keys are wrapped by Vault where it is named, else by the file `keys/wrap.key`.
@@ -76,6 +86,7 @@ def open_world(data_dir: Path, registry_url: str, vault: VaultSettings | None = 
         wrapper,
         secret,
         secret_path,
+        open_tracer(tracing or TracingSettings()),
     )
 
 

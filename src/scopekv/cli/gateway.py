@@ -64,7 +64,7 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
 
     async def body() -> None:
         registry = settings.registry or registry_url(None, folder)
-        world = open_world(folder, registry, settings.vault)
+        world = open_world(folder, registry, settings.vault, settings.tracing)
         async with gateway_running(settings, world) as server:
             click.echo(f"ScopeKV gateway at http://{settings.host}:{server.port}")
             click.echo(f"engines verify tickets with {world.ticket_keys}")

@@ -53,7 +53,7 @@ class Gateway:
     """One gateway process. Use: `start`, then `stop`; once each."""
 
     def __init__(self, settings: GatewaySettings, world: World) -> None:
-        self._settings = settings
+        self._settings, self._tracer = settings, world.tracer
         self.port = settings.port
         self.metrics = Metrics(org_label=settings.metrics.org_label)
         self.access = Access(world.registry, in_thread=world.registry_is_remote)
@@ -97,6 +97,7 @@ class Gateway:
             *(self.access, reader, issuer, self.notes, self.fleet, self.router, self.room),
             metrics=self.metrics,
             recents=recents,
+            tracer=world.tracer,
         )
         self._routes: dict[tuple[str, str], Route] = {
             **{("POST", path): relay.serve for path in APIS},
@@ -142,6 +143,7 @@ class Gateway:
         await self.locator.stop()
         await self.fleet.stop()
         self.leases.close()
+        await asyncio.to_thread(self._tracer.close)
 
     async def _serve(self, request: Request, reply: Reply) -> None:
         route = self._routes.get((request.method, request.path))

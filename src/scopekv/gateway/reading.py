@@ -24,6 +24,7 @@ from scopekv.gateway.prompts import (
     private_prompt,
 )
 from scopekv.gateway.template import NotRenderable
+from scopekv.ports.tracing import NO_TRACE, Trace
 
 LARGE_BYTES = 128 << 10
 NOTED_MAX = 10_000
@@ -43,6 +44,7 @@ class Job:
     began: float
     content: bytes
     waited_seconds: float = 0.0  # for a place at an engine, before `began`
+    trace: Trace = NO_TRACE
     request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(12)}")
 
 
@@ -60,6 +62,7 @@ class Reader:
         api: Api | None = None,
         *,
         waited_seconds: float = 0.0,
+        trace: Trace = NO_TRACE,
     ) -> Job:
         """Authenticate and read. Raises `Misuse`, `Refused` or `Unavailable`."""
         principal = await self._access.principal(request)
@@ -73,6 +76,7 @@ class Reader:
         return Job(
             *(api, caller, body, sequences(body), detail, large, headers, began, request.body),
             waited_seconds=waited_seconds,
+            trace=trace,
         )
 
     async def prompt(self, job: Job, instance: Instance) -> Prompt:

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from scopekv.compose import VaultSettings
+from scopekv.compose import TracingSettings, VaultSettings
 from scopekv.core.scopes import ScopeKind
 from scopekv.errors import ConfigError
 from scopekv.gateway.discovery import Source
@@ -71,6 +71,7 @@ class GatewaySettings:
     routing: RoutingSettings = field(default_factory=RoutingSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     log_format: LogFormat = "text"
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
 
     def __post_init__(self) -> None:
@@ -140,6 +141,18 @@ class _Metrics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = False
 
 
+class _Tracing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    endpoint: Annotated[
+        str, Meta(description="Where spans go: `http://HOST:4318/v1/traces`. Empty: none are made.")
+    ] = TracingSettings().endpoint
+    service_name: Annotated[str, Meta(description="`service.name` of the spans.")] = (
+        TracingSettings().service_name
+    )
+    sample_share: Annotated[
+        float, Meta(description="Part of the requests that is recorded, 0 to 1.")
+    ] = TracingSettings().sample_share
+
+
 class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
     """`scopekv.toml`, key by key. docs/reference/settings.md is made of these descriptions."""
 
@@ -172,6 +185,9 @@ class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
     routing: Annotated[_Routing, Meta(description="Limits, docs/routing.md.")] = _Routing()
     metrics: Annotated[_Metrics, Meta(description="What /metrics tells.")] = _Metrics()
+    tracing: Annotated[
+        _Tracing, Meta(description="Traces over OTLP, docs/observing.md; extra `otel`.")
+    ] = _Tracing()
 
 
 def read_settings(path: Path) -> GatewaySettings:
@@ -185,7 +201,7 @@ def read_settings(path: Path) -> GatewaySettings:
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
     instances, sources = _instances(content.instances)
-    built = ("instances", "retention", "vault", "routing", "metrics")
+    built = ("instances", "retention", "vault", "routing", "metrics", "tracing")
     rest = {
         name: getattr(content, name) for name in SettingsFile.__struct_fields__ if name not in built
     }
@@ -199,6 +215,7 @@ def read_settings(path: Path) -> GatewaySettings:
         vault=vault,
         routing=routing,
         metrics=MetricsSettings(**msgspec.structs.asdict(content.metrics)),
+        tracing=TracingSettings(**msgspec.structs.asdict(content.tracing)),
         sources=sources,
     )
 
