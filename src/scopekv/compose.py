@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from scopekv.adapters.ed25519 import KeyFile, TicketSigner, write_public_keys
@@ -13,16 +13,21 @@ from scopekv.adapters.kv_events import KVEventSubscriber
 from scopekv.adapters.moving_key import MovingKeyWrapper
 from scopekv.adapters.registry import open_registry
 from scopekv.adapters.root_key import FileKeyWrapper, RootKey, load_or_create, make_secret
+from scopekv.adapters.tracing import TracingSettings, open_tracer
 from scopekv.adapters.vault import VaultKeyWrapper, VaultSettings
 from scopekv.core.tickets import Check, KeyId
 from scopekv.errors import Unavailable
 from scopekv.ports import KeyWrapper, Registry
+from scopekv.ports.tracing import NoTracer, Tracer
 
 __all__ = [
     "KVEventSubscriber",
+    "TracingSettings",
     "VaultSettings",
     "World",
+    "make_keys",
     "open_registry",
+    "open_tracer",
     "open_world",
     "open_wrapper",
 ]
@@ -53,17 +58,21 @@ class World:
     wrapper: KeyWrapper
     instance_secret: str
     instance_secret_path: Path
+    tracer: Tracer = field(default_factory=NoTracer)
 
 
-def open_world(data_dir: Path, registry_url: str, vault: VaultSettings | None = None) -> World:
+def open_world(
+    data_dir: Path,
+    registry_url: str,
+    vault: VaultSettings | None = None,
+    tracing: TracingSettings | None = None,
+) -> World:
     """Open the registry and the keys; make what is missing. Raises `ConfigError`.
 
     Scope keys are wrapped by Vault where it is named, else by the file `keys/wrap.key`.
     """
-    root = load_or_create(data_dir / ROOT_KEY)
-    signer = _signer(root)
+    root, signer = _root_and_signer(data_dir)
     ticket_keys = data_dir / TICKET_KEYS
-    write_public_keys(ticket_keys, [signer.public_key])
     wrapper = open_wrapper(data_dir, vault)
     secret_path = data_dir / INSTANCE_KEY
     secret = make_secret(secret_path)
@@ -77,6 +86,7 @@ def open_world(data_dir: Path, registry_url: str, vault: VaultSettings | None = 
         wrapper,
         secret,
         secret_path,
+        open_tracer(tracing or TracingSettings()),
     )
 
 
@@ -94,6 +104,21 @@ def open_wrapper(data_dir: Path, vault: VaultSettings | None) -> KeyWrapper:
     except Unavailable as error:
         log.warning("%s", error)
     return MovingKeyWrapper(wrapper, FileKeyWrapper(file)) if file.exists() else wrapper
+
+
+def make_keys(data_dir: Path) -> None:
+    """Make the key files of a deployment that are missing. Raises `ConfigError`."""
+    _root_and_signer(data_dir)
+    FileKeyWrapper(data_dir / WRAP_KEY)
+    make_secret(data_dir / INSTANCE_KEY)
+
+
+def _root_and_signer(data_dir: Path) -> tuple[RootKey, TicketSigner]:
+    """The root key and what signs, with the list of public keys written."""
+    root = load_or_create(data_dir / ROOT_KEY)
+    signer = _signer(root)
+    write_public_keys(data_dir / TICKET_KEYS, [signer.public_key])
+    return root, signer
 
 
 def _signer(root: RootKey) -> TicketSigner:

@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from scopekv.errors import ConfigError
 from scopekv.gateway.administration import LOCAL_OPERATOR
-from scopekv.gateway.settings import GatewaySettings, ProbeAction, read_settings
+from scopekv.gateway.settings import GatewaySettings, ProbeAction
+from scopekv.gateway.settings_file import read_settings
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
 

@@ -18,7 +18,8 @@ from scopekv.errors import ConfigError, Unavailable
 from scopekv.gateway.discovery import Cluster, Discovery, Source, ready, resolve
 from scopekv.gateway.http import Reply, Request, Server
 from scopekv.gateway.instances import InstanceAddress
-from scopekv.gateway.settings import GatewaySettings, RoutingSettings, read_settings
+from scopekv.gateway.settings import GatewaySettings, RoutingSettings
+from scopekv.gateway.settings_file import read_settings
 from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.client import Answer
 from scopekv.simulate.engine import SimulatedEngine

@@ -18,7 +18,8 @@ from scopekv.errors import ConfigError
 from scopekv.gateway.checkup import Finding, Level, examine, keys_of, listens, registry_of
 from scopekv.gateway.checkup.engines import close
 from scopekv.gateway.instances import Fleet
-from scopekv.gateway.settings import GatewaySettings, read_settings
+from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.settings_file import read_settings
 
 _MARKS = {Level.OK: "ok", Level.WARNING: "warning", Level.ERROR: "ERROR"}
 

@@ -11,7 +11,7 @@ from scopekv.cli.options import data_dir_option, default_data_dir, registry_url
 from scopekv.cli.running import follow, gateway_running, run
 from scopekv.compose import open_world
 from scopekv.errors import ConfigError
-from scopekv.gateway.settings import read_settings
+from scopekv.gateway.settings_file import read_settings
 
 
 @click.command()
@@ -66,7 +66,7 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
 
     async def body() -> None:
         registry = settings.registry or registry_url(None, folder)
-        world = open_world(folder, registry, settings.vault)
+        world = open_world(folder, registry, settings.vault, settings.tracing)
         async with gateway_running(settings, world) as server:
             click.echo(f"ScopeKV gateway at http://{settings.host}:{server.port}")
             click.echo(f"engines verify tickets with {world.ticket_keys}")
@@ -74,4 +74,4 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
                 click.echo(f"  {instance.address.name}: {instance.isolation} ({instance.reason})")
             await follow(config, server)  # until cancelled
 
-    run(body)
+    run(body, log_format=settings.log_format)

@@ -20,19 +20,20 @@ import uvloop
 from scopekv.compose import World
 from scopekv.errors import ConfigError, ScopeKVError
 from scopekv.gateway.app import Gateway
-from scopekv.gateway.settings import GatewaySettings, read_settings
+from scopekv.gateway.logs import LogFormat, set_up_logs
+from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.settings_file import read_settings
 
 CHANGE_SECONDS = 1.0
 log = logging.getLogger("scopekv.gateway")
 
 
-def run(body: Callable[[], Awaitable[None]]) -> None:
+def run(body: Callable[[], Awaitable[None]], *, log_format: LogFormat = "text") -> None:
     """Run `body` until it ends, or Ctrl-C or SIGTERM cancels it; what it started ends with it.
 
     A second Ctrl-C cancels the ending too. Errors of ours are shown in one line.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    set_up_logs(log_format)
 
     async def main() -> None:
         working = asyncio.ensure_future(body())

@@ -80,20 +80,20 @@ class Action(StrEnum):
 class AdminReason(StrEnum):
     """Why an administrative act was allowed or denied. For the audit log, never for a client."""
 
-    OPERATOR = "operator"
-    ORG_ADMIN = "org_admin"
-    PUBLISHER = "publisher"
-    IN_AUDIENCE = "in_audience"
-    OWN = "own"
-    MEMBER = "member"
-    DENIED_OTHER_ORG = "denied_other_org"
-    DENIED_OPERATOR_ONLY = "denied_operator_only"
-    DENIED_RESERVED_ROLE = "denied_reserved_role"
-    DENIED_PRIVILEGED_ACCOUNT = "denied_privileged_account"
-    DENIED_PUBLIC_AUDIENCE = "denied_public_audience"
-    DENIED_OTHER_AUDIENCE = "denied_other_audience"
-    DENIED_NO_ROLE = "denied_no_role"
-    DENIED_PRINCIPAL_GONE = "denied_principal_gone"
+    OPERATOR = "operator"  # allowed: an operator may
+    ORG_ADMIN = "org_admin"  # allowed: within the own organisation
+    PUBLISHER = "publisher"  # allowed: a document within the right to publish
+    IN_AUDIENCE = "in_audience"  # allowed: it is in the audience of the document
+    OWN = "own"  # allowed: its own key or receipt
+    MEMBER = "member"  # allowed: every member may see it
+    DENIED_OTHER_ORG = "denied_other_org"  # belongs to another organisation
+    DENIED_OPERATOR_ONLY = "denied_operator_only"  # only operators may
+    DENIED_RESERVED_ROLE = "denied_reserved_role"  # this role is not for this caller to give
+    DENIED_PRIVILEGED_ACCOUNT = "denied_privileged_account"  # its roles are above the caller
+    DENIED_PUBLIC_AUDIENCE = "denied_public_audience"  # publishing to everybody takes more rights
+    DENIED_OTHER_AUDIENCE = "denied_other_audience"  # an audience outside the own organisation
+    DENIED_NO_ROLE = "denied_no_role"  # no role of the caller allows it
+    DENIED_PRINCIPAL_GONE = "denied_principal_gone"  # the caller was deleted meanwhile
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,30 +21,30 @@ _OWNER = "owner"
 
 
 class ReceiptState(StrEnum):
-    PENDING = "pending"
-    INCOMPLETE = "incomplete"
-    DONE = "done"
+    PENDING = "pending"  # on its way
+    INCOMPLETE = "incomplete"  # at least one line is not confirmed
+    DONE = "done"  # gone everywhere
 
 
 class LineState(StrEnum):
     BUSY = "busy"  # asked again until it is through
     INCOMPLETE = "incomplete"  # not confirmed, see the reason; asked again
-    DONE = "done"
+    DONE = "done"  # gone from it
     CLOSED = "closed"  # an operator took it upon itself
 
 
 class LineReason(StrEnum):
     """Why a line is not done. Closed."""
 
-    UNREACHABLE = "unreachable"
-    TIMED_OUT = "timed_out"
-    NO_PLUGIN = "no_plugin"
-    REFUSED = "refused"
-    BAD_ANSWER = "bad_answer"
-    TIER_ERROR = "tier_error"
-    TIER_GONE = "tier_gone"
-    FOREIGN_CONNECTOR = "foreign_connector"
-    GONE = "gone"
+    UNREACHABLE = "unreachable"  # the instance does not answer
+    TIMED_OUT = "timed_out"  # it took longer than a purge may
+    NO_PLUGIN = "no_plugin"  # the instance runs without the plugin
+    REFUSED = "refused"  # it refused the gateway's call
+    BAD_ANSWER = "bad_answer"  # its answer makes no sense
+    TIER_ERROR = "tier_error"  # the tier's store failed
+    TIER_GONE = "tier_gone"  # the tier was taken out of the configuration
+    FOREIGN_CONNECTOR = "foreign_connector"  # a KV connector that is not ours keeps copies
+    GONE = "gone"  # the instance was taken out of the configuration
 
 
 # What does not change until somebody changes the deployment: nobody waits for it.

@@ -31,7 +31,7 @@ from scopekv.gateway.instances import Fleet
 from scopekv.gateway.instances_http import InstancesAdmin, state_of
 from scopekv.gateway.leases_http import LEASES_PATH, Leases
 from scopekv.gateway.locating import IndexLocator
-from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.metrics import InstanceNow, Metrics
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.probes import Probes
 from scopekv.gateway.reading import Reader
@@ -54,9 +54,9 @@ class Gateway:
     """One gateway process. Use: `start`, then `stop`; once each."""
 
     def __init__(self, settings: GatewaySettings, world: World) -> None:
-        self._settings = settings
+        self._settings, self._tracer = settings, world.tracer
         self.port = settings.port
-        self.metrics = Metrics()
+        self.metrics = Metrics(org_label=settings.metrics.org_label)
         self.access = Access(world.registry, in_thread=world.registry_is_remote)
         issuer = Issuer(
             world.signer.key_id,
@@ -100,6 +100,7 @@ class Gateway:
             *(self.fleet, self.router, self.room),
             metrics=self.metrics,
             recents=recents,
+            tracer=world.tracer,
         )
         self._routes: dict[tuple[str, str], Route] = {
             **{("POST", path): relay.serve for path in APIS},
@@ -146,6 +147,7 @@ class Gateway:
         await self.locator.stop()
         await self.fleet.stop()
         self.leases.close()
+        await asyncio.to_thread(self._tracer.close)
 
     async def _serve(self, request: Request, reply: Reply) -> None:
         route = self._routes.get((request.method, request.path))
@@ -198,6 +200,15 @@ class Gateway:
         principal = await self.access.principal(request)
         if OPERATOR not in principal.roles:
             raise ScopeDenied("metrics are for the operator role")
+        now = asyncio.get_running_loop().time()
+        rows = [
+            InstanceNow(
+                *(i.address.name, state_of(i), i.isolation.value, i.in_flight),
+                queue_seconds=i.load.queue_seconds(now),
+            )
+            for i in self.fleet.instances
+        ]
+        self.metrics.now(waiting=self.room.waiting, running=self.room.taken, instances=rows)
         headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
         reply.send(200, headers, self.metrics.text())
 

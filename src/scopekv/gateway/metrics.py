@@ -1,8 +1,14 @@
-"""Counters of one gateway. Labels are closed sets: never a caller, prompt, key or name (L10)."""
+"""Counters of one gateway. Labels are closed sets: never a caller, prompt, key or name (L10).
+
+The one exception is switched on by the operator: `[metrics] org_label = true` adds two counters
+with a label `org`. Names of vLLM's own start with `vllm:`, those of the plugin with `scopekv:`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter as Count
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,13 +16,36 @@ from scopekv.core.reasons import RouteReason
 
 _PURGE_SECONDS = (0.05, 0.25, 1, 5, 15, 60, 300, 3600)
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1, 5, 30)
+_TTFT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One metric as the reference shows it. `kind`: counter, gauge or histogram."""
+
+    name: str
+    kind: str
+    text: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceNow:
+    """One instance at the moment of a scrape. `queue_seconds`: until a new prompt would begin."""
+
+    name: str
+    state: str
+    isolation: str
+    in_flight: int
+    queue_seconds: float
 
 
 class Metrics:
     """Each figure under its own name (L12)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, org_label: bool = False) -> None:
         self._registry = CollectorRegistry()
+        self.described: list[Described] = []
         self._requests = self._counter(
             "requests", "Answers by endpoint and status.", "endpoint", "status"
         )
@@ -28,32 +57,77 @@ class Metrics:
         self._answered = self._counter(
             "requests_counted", "Answered requests whose usage was read."
         )
+        self._by_org: tuple[Counter, Counter] | None = None
+        if org_label:
+            self._by_org = (
+                self._counter("org_input_tokens", "As input_tokens, by organisation.", "org"),
+                self._counter("org_cached_tokens", "As cached_tokens, by organisation.", "org"),
+            )
         self._engine_errors = self._counter("engine_errors", "Failed calls to engines.", "kind")
         self._probes = self._counter("probe_alarms", "Callers that probed others' prompts.", "kind")
         routes = self._counter("routes", "Requests placed, by reason.", "reason")
         self._routes = {reason: routes.labels(reason.value) for reason in RouteReason}
-        self.own_seconds = Histogram(
-            "scopekv_gateway_own_seconds",
-            "Time from a request's last byte to its first byte to the engine.",
-            buckets=_SECONDS,
-            registry=self._registry,
+        self._add_times()
+        self._add_gauges()
+
+    def _add_times(self) -> None:
+        self.own_seconds = self._histogram(
+            "gateway_own_seconds",
+            "Time from a request's last byte to its first byte to the engine, waiting left out.",
+            _SECONDS,
+        )
+        self.ttft_seconds = self._histogram(
+            "ttft_seconds",
+            "Time from a streamed request's last byte to its answer's first one, waiting included.",
+            _TTFT_SECONDS,
+        )
+        self.waited_seconds = self._histogram(
+            "waited_seconds", "Time that requests waited for a place at an engine.", _TTFT_SECONDS
+        )
+        self._purge_seconds = self._histogram(
+            "purge_seconds",
+            "Time from a revocation to its receipt being done on every instance and tier.",
+            _PURGE_SECONDS,
         )
 
-        self._open_receipts = Gauge(
-            "scopekv_receipts",
-            "Receipts of revocations that are not done, by state.",
-            ["state"],
-            registry=self._registry,
+    def _add_gauges(self) -> None:
+        self._open_receipts = self._gauge(
+            "receipts", "Receipts of revocations that are not done, by state.", "state"
         )
-        self._purge_seconds = Histogram(
-            "scopekv_purge_seconds",
-            "Time from a revocation to its receipt being done on every instance and tier.",
-            buckets=_PURGE_SECONDS,
-            registry=self._registry,
+        self._waiting = self._gauge("requests_waiting", "Requests that wait for a place.")
+        self._running = self._gauge("requests_running", "Requests that have a place at an engine.")
+        self._instances = self._gauge(
+            "instances",
+            "Engines by state and by how they keep callers apart.",
+            "state",
+            "isolation",
         )
+        self._in_flight = self._gauge(
+            "instance_requests", "Requests of this gateway at an engine.", "engine"
+        )
+        self._queue = self._gauge(
+            "instance_queue_seconds",
+            "Expected time until an engine would begin with a new prompt.",
+            "engine",
+        )
+
+    def _describe(self, name: str, kind: str, text: str, labels: tuple[str, ...]) -> str:
+        full = f"scopekv_{name}"
+        shown = f"{full}_total" if kind == "counter" else full
+        self.described.append(Described(shown, kind, text, labels))
+        return full
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"scopekv_{name}", text, labels, registry=self._registry)
+        full = self._describe(name, "counter", text, labels)
+        return Counter(full, text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        full = self._describe(name, "gauge", text, labels)
+        return Gauge(full, text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        full = self._describe(name, "histogram", text, ())
+        return Histogram(full, text, buckets=buckets, registry=self._registry)
 
     def answered(self, endpoint: str, status: int) -> None:
         self._requests.labels(endpoint, str(status)).inc()
@@ -69,14 +143,20 @@ class Metrics:
         """Count one choice of an instance. A request that is tried again is counted again."""
         self._routes[reason].inc()
 
-    def counted(self, input_tokens: int, cached_by_scope: Mapping[str, int]) -> None:
-        """Count one answer's prompt: token hit rate is cached_tokens over input_tokens."""
+    def counted(self, input_tokens: int, cached_by_scope: Mapping[str, int], org: str) -> None:
+        """Count one answer's prompt: token hit rate is cached_tokens over input_tokens.
+
+        `org` is seen only where `org_label` was switched on.
+        """
         self._answered.inc()
         self._input.inc(input_tokens)
         for scope, tokens in cached_by_scope.items():
             self._cached.labels(scope).inc(tokens)
         if any(cached_by_scope.values()):
             self._hits.inc()
+        if self._by_org is not None:
+            self._by_org[0].labels(org).inc(input_tokens)
+            self._by_org[1].labels(org).inc(sum(cached_by_scope.values()))
 
     def open_receipts(self, state: str, count: int) -> None:
         self._open_receipts.labels(state).set(count)
@@ -84,6 +164,18 @@ class Metrics:
     def purged(self, seconds: float) -> None:
         """Count one receipt that was done after so long."""
         self._purge_seconds.observe(seconds)
+
+    def now(self, *, waiting: int, running: int, instances: Sequence[InstanceNow]) -> None:
+        """Set what only a scrape asks for. An instance that is gone leaves no line behind."""
+        self._waiting.set(waiting)
+        self._running.set(running)
+        for gauge in (self._instances, self._in_flight, self._queue):
+            gauge.clear()
+        for (state, isolation), count in Count((i.state, i.isolation) for i in instances).items():
+            self._instances.labels(state, isolation).set(count)
+        for one in instances:
+            self._in_flight.labels(one.name).set(one.in_flight)
+            self._queue.labels(one.name).set(one.queue_seconds)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

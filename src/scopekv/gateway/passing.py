@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,13 +65,15 @@ class Passing:
     route: Route
     metrics: Metrics
     request_id: str
+    org: str
+    came: float  # when the request was here whole, on the clock of `time.perf_counter`
 
     async def whole(self, answer: UpstreamResponse, reply: Reply) -> Told:
         content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
         usage = read_usage(content)
         self.route.answered(usage)
         if usage is not None:
-            self.metrics.counted(usage.prompt_tokens, hit_tokens(usage, self.prompt.segments))
+            self._count(usage)
             if self.detail:
                 content = with_detail(content, usage, Shares(self.prompt.segments), report)
         self.metrics.answered(self.api.path, 200)
@@ -88,6 +91,7 @@ class Passing:
             if not reply.started:
                 self.route.first_token()
                 if data:
+                    self.metrics.ttft_seconds.observe(time.perf_counter() - self.came)
                     await reply.start(200, self._headers(answer), data)
             elif answer.ended:
                 last = data
@@ -99,10 +103,12 @@ class Passing:
         self.route.answered(tap.usage)
         self.metrics.answered(self.api.path, 200)
         if tap.usage is not None:
-            self.metrics.counted(
-                tap.usage.prompt_tokens, hit_tokens(tap.usage, self.prompt.segments)
-            )
+            self._count(tap.usage)
         return Told(tap.usage, None)
+
+    def _count(self, usage: Usage) -> None:
+        cached = hit_tokens(usage, self.prompt.segments)
+        self.metrics.counted(usage.prompt_tokens, cached, self.org)
 
     def _headers(self, answer: UpstreamResponse) -> Headers:
         return [*passed(answer.headers), (REQUEST_ID, self.request_id.encode())]

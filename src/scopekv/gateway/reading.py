@@ -25,6 +25,7 @@ from scopekv.gateway.prompts import (
     private_prompt,
 )
 from scopekv.gateway.template import NotRenderable
+from scopekv.ports.tracing import NO_TRACE, Trace
 
 LARGE_BYTES = 128 << 10
 NOTED_MAX = 10_000
@@ -43,6 +44,8 @@ class Job:
     headers: Headers
     began: float
     content: bytes
+    waited_seconds: float = 0.0  # for a place at an engine, before `began`
+    trace: Trace = NO_TRACE
     request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(12)}")
 
 
@@ -53,7 +56,15 @@ class Reader:
         self._access, self._probes = access, probes
         self._noted: dict[tuple[str, bytes], bytes] = {}
 
-    async def job(self, request: Request, began: float, api: Api | None = None) -> Job:
+    async def job(
+        self,
+        request: Request,
+        began: float,
+        api: Api | None = None,
+        *,
+        waited_seconds: float = 0.0,
+        trace: Trace = NO_TRACE,
+    ) -> Job:
         """Authenticate and read. Raises `Misuse`, `Refused` or `Unavailable`."""
         principal = await self._access.principal(request)
         api = api or APIS[request.path]
@@ -63,7 +74,11 @@ class Reader:
         detail = request.header(b"x-scopekv-detail") == b"1"
         large = len(request.body) > LARGE_BYTES
         headers = to_pass(request)
-        return Job(api, caller, body, sequences(body), detail, large, headers, began, request.body)
+        return Job(
+            *(api, caller, body, sequences(body), detail, large, headers, began, request.body),
+            waited_seconds=waited_seconds,
+            trace=trace,
+        )
 
     async def prompt(self, job: Job, instance: Instance) -> Prompt:
         """Render and tokenise for this instance. Raises `Misuse` or `PromptTooLong`."""

@@ -26,7 +26,9 @@ from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.reading import Job, Reader
 from scopekv.gateway.routing import Asked, Route, Router, same_text
 from scopekv.gateway.scope_notes import ScopeNotes
+from scopekv.gateway.tracing import operation, tell_route, tell_usage
 from scopekv.gateway.waiting import WaitingRoom
+from scopekv.ports.tracing import Trace, Tracer
 
 HEAD_SECONDS_MAX = 600.0
 NOTED_MAX = 10_000
@@ -67,30 +69,46 @@ class Relay:
         room: WaitingRoom,
         metrics: Metrics,
         recents: Recents,
+        tracer: Tracer,
     ) -> None:
         self._access, self._reader, self._issuer, self._notes = access, reader, issuer, notes
         self._probes = probes
         self._fleet, self._router, self._room, self._metrics = fleet, router, room, metrics
-        self._recents = recents
+        self._recents, self._tracer = recents, tracer
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer a `POST` to one of the completion APIs; 429 where too many wait."""
+        trace = self._tracer.begin(operation(request.path), request.headers)
+        try:
+            await self._admit(request, reply, trace)
+        except BaseException as error:  # a client that left ends it too
+            trace.failed(type(error).__name__)
+            raise
+        finally:
+            trace.end()
+
+    async def _admit(self, request: Request, reply: Reply, trace: Trace) -> None:
+        waited = 0.0
         try:
             if not self._room.take():
                 principal = await self._access.principal(request)
+                came = time.perf_counter()
                 await self._room.wait(principal.org)
+                waited = time.perf_counter() - came
+                self._metrics.waited_seconds.observe(waited)
         except Overloaded as error:
+            trace.failed(type(error).__name__)
             failure = reply.worded(failure_of(error))
             self._metrics.answered(request.path, failure.status)
             wait = (b"retry-after", b"%d" % error.retry_after_seconds)
             reply.send(failure.status, [*_JSON, wait], failure.body())
             return
         try:
-            await self._serve(request, reply)
+            await self._serve(request, reply, waited, trace)
         finally:
             self._room.leave()
 
-    async def _serve(self, request: Request, reply: Reply) -> None:
+    async def _serve(self, request: Request, reply: Reply, waited: float, trace: Trace) -> None:
         """Place and forward it, on another instance if need be.
 
         Each try decides anew: while an engine was waited for, permissions may have changed (I14).
@@ -99,7 +117,7 @@ class Relay:
         tried: list[Instance] = []
         died = 0  # of those tried: had the request and ended
         for _ in range(TRIES_MAX):
-            job = await self._reader.job(request, began)
+            job = await self._reader.job(request, began, waited_seconds=waited, trace=trace)
             first = self._router.reader(job.body["model"], tried)
             prompt = await self._reader.prompt(job, first)
             epochs = await self._epochs(prompt)
@@ -162,10 +180,11 @@ class Relay:
     ) -> None:
         instance = route.instance
         self._metrics.own_seconds.observe(time.perf_counter() - job.began)
+        tell_route(job, route)
         answer = await instance.pool.request(
             "POST",
             job.api.path,
-            [*instance.headers(), *job.headers],
+            [*instance.headers(), *job.trace.onward(job.headers)],
             sending.body,
             timeout_seconds=HEAD_SECONDS_MAX,
         )
@@ -174,15 +193,19 @@ class Relay:
             if answer.status != 200:
                 if answer.status >= 500:
                     route.failed()
+                job.trace.failed(str(answer.status))
                 await pass_error(answer, sending.secrets, reply, self._metrics)
                 return
             passing = Passing(
-                *(job.api, job.body, job.detail, prompt, route, self._metrics, job.request_id)
+                *(job.api, job.body, job.detail, prompt, route, self._metrics, job.request_id),
+                org=job.caller.principal.org,
+                came=job.began - job.waited_seconds,
             )
             if job.body.get("stream"):
                 told = await passing.stream(answer, reply)
             else:
                 told = await passing.whole(answer, reply)
+        tell_usage(job, told.usage)
         self._recents.add(_recent(job, route, prompt, sending, told))
 
     async def _sending(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from scopekv.cli.up import UP_FILE, described
 from scopekv.gateway.instances import InstanceAddress
-from scopekv.gateway.settings import GatewaySettings, read_settings
+from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.settings_file import read_settings
 
 ENGINES = (
     InstanceAddress("engine-0", "http://127.0.0.1:4001", 'a "key" \\ of its own'),

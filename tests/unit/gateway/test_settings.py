@@ -8,7 +8,7 @@ import pytest
 
 from scopekv.errors import ConfigError
 from scopekv.gateway.http import ClientPool
-from scopekv.gateway.settings import read_settings
+from scopekv.gateway.settings_file import read_settings
 from scopekv.store.scope_keys import Retention
 
 ENGINE = '[[instances]]\nname = "e"\nurl = "http://h:1"\n'

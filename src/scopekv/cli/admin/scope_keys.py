@@ -100,7 +100,7 @@ def _call(
 ) -> Any:
     # Here, because SQLAlchemy takes a quarter of a second to import, and --help needs none of it.
     from scopekv.compose import open_registry, open_wrapper
-    from scopekv.gateway.settings import read_settings
+    from scopekv.gateway.settings_file import read_settings
 
     settings = read_settings(config) if config else None
     folder = (data_dir or default_data_dir()).expanduser().absolute()

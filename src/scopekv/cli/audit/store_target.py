@@ -20,7 +20,8 @@ from scopekv.cli.options import registry_url
 from scopekv.core.scopes import ScopeKind
 from scopekv.engines.tiers import with_credentials
 from scopekv.errors import ConfigError
-from scopekv.gateway.settings import GatewaySettings, read_settings
+from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.settings_file import read_settings
 
 KEY_FILES = {
     "keys/root.key": "the root key",

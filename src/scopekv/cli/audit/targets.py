@@ -15,7 +15,8 @@ from scopekv.cli.options import registry_url
 from scopekv.cli.up import UP_FILE, own_url
 from scopekv.compose import ROOT_KEY, open_registry, open_world
 from scopekv.errors import ConfigError, ScopeKVError, Unavailable
-from scopekv.gateway.settings import GatewaySettings, read_settings
+from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.settings_file import read_settings
 
 ADAPTERS_MAX = 4
 
