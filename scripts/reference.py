@@ -101,6 +101,8 @@ def _kind(shape: shapes.Type) -> str:
         return _kind(next(t for t in shape.types if not isinstance(t, shapes.NoneType)))
     if isinstance(shape, shapes.LiteralType):
         return " or ".join(f"`{value}`" for value in shape.values)
+    if isinstance(shape, shapes.EnumType):
+        return " or ".join(f"`{one.value}`" for one in shape.cls)
     names: dict[type[shapes.Type], str] = {
         shapes.StrType: "text",
         shapes.IntType: "whole number",
