@@ -5,10 +5,12 @@ from __future__ import annotations
 from scopekv.gateway.admin_call import (
     Call,
     Closing,
+    Linked,
     Named,
     NewAudience,
     NewDocument,
     NewKey,
+    NewOwnKey,
     NewRules,
     NewText,
     OfDocument,
@@ -100,6 +102,18 @@ def _key_create(call: Call) -> object:
     body = call.body(NewKey)
     return call.service.keys.create(
         call.caller, call["org"], body.owner, label=body.label, expires_at=body.expires_at
+    )
+
+
+def _own_key_create(call: Call) -> object:
+    body = call.body(NewOwnKey)
+    return call.service.keys.create_own(call.caller, label=body.label, expires_at=body.expires_at)
+
+
+def _link(call: Call) -> object:
+    body = call.body(Linked)
+    return call.service.accounts.link(
+        call.caller, call["org"], call["name"], issuer=body.issuer, subject=body.subject
     )
 
 
@@ -226,6 +240,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/orgs/{org}/unblock", lambda call: _org_block(call, False)),
     *_accounts("users", service=False),
     *_accounts("service-accounts", service=True),
+    Route("PUT", "/orgs/{org}/users/{name}/identity", _link),
     Route("PUT", "/orgs/{org}/accounts/{name}/roles/{role}", lambda call: _role(call, True)),
     Route("DELETE", "/orgs/{org}/accounts/{name}/roles/{role}", lambda call: _role(call, False)),
     Route(
@@ -241,6 +256,7 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", f"{_GROUP}/members/{{name}}", lambda call: _member(call, True)),
     Route("DELETE", f"{_GROUP}/members/{{name}}", lambda call: _member(call, False)),
     Route("GET", "/keys", _own_keys),
+    Route("POST", "/keys", _own_key_create, 201),
     Route("GET", "/orgs/{org}/keys", _keys),
     Route("POST", "/orgs/{org}/keys", _key_create, 201),
     Route("POST", "/keys/{key}/rotate", _key_rotate, 201),
