@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TOKEN_BYTES_MAX = 16 << 10
 KEYS_MAX = 100
+URL_CHARS_MAX = 1024
 KEY_ID_CHARS_MAX = 256
 RSA_BITS_MIN, RSA_BITS_MAX = 2048, 8192  # longer ones cost an event loop's time
 DISCOVERY = "/.well-known/openid-configuration"
@@ -70,6 +71,8 @@ def check_address(url: str, what: str) -> None:
         host = parts.hostname or ""
     except ValueError:
         raise ConfigError(f"[oidc] {what} is no URL") from None
+    if not url.isascii() or not url.isprintable() or " " in url or len(url) > URL_CHARS_MAX:
+        raise ConfigError(f"[oidc] {what} is no URL of at most {URL_CHARS_MAX} ASCII characters")
     secure = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
     if not secure or not host or parts.username or parts.fragment:
         raise ConfigError(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from scopekv.gateway.admin_accounts import ACCOUNT_ROUTES
 from scopekv.gateway.admin_call import (
     Call,
     Closing,
-    Linked,
     Named,
     NewAudience,
     NewDocument,
@@ -32,48 +32,6 @@ def _org_block(call: Call, blocked: bool) -> object:
 def _org_delete(call: Call) -> object:
     call.nothing()
     return call.service.orgs.delete(call.caller, call["org"])
-
-
-def _accounts(folder: str, service: bool) -> tuple[Route, ...]:
-    """The routes of users or of service accounts."""
-
-    def block(call: Call, blocked: bool) -> object:
-        call.nothing()
-        return call.service.accounts.set_blocked(
-            call.caller, call["org"], call["name"], service=service, blocked=blocked
-        )
-
-    def delete(call: Call) -> object:
-        call.nothing()
-        return call.service.accounts.delete(call.caller, call["org"], call["name"], service=service)
-
-    def create(call: Call) -> object:
-        name = call.body(Named).name
-        return call.service.accounts.create(call.caller, call["org"], name, service=service)
-
-    def show(call: Call) -> object:
-        call.only_query()
-        return call.service.accounts.show(call.caller, call["org"], call["name"], service=service)
-
-    def listing(call: Call) -> object:
-        return call.service.accounts.list(call.caller, call["org"], service=service, **call.page())
-
-    one = f"/orgs/{{org}}/{folder}/{{name}}"
-    return (
-        Route("GET", f"/orgs/{{org}}/{folder}", listing),
-        Route("POST", f"/orgs/{{org}}/{folder}", create, 201),
-        Route("GET", one, show),
-        Route("DELETE", one, delete),
-        Route("POST", f"{one}/block", lambda call: block(call, True)),
-        Route("POST", f"{one}/unblock", lambda call: block(call, False)),
-    )
-
-
-def _role(call: Call, held: bool) -> object:
-    call.nothing()
-    return call.service.accounts.set_role(
-        call.caller, call["org"], call["name"], call["role"], held=held
-    )
 
 
 def _member(call: Call, inside: bool) -> object:
@@ -108,13 +66,6 @@ def _key_create(call: Call) -> object:
 def _own_key_create(call: Call) -> object:
     body = call.body(NewOwnKey)
     return call.service.keys.create_own(call.caller, label=body.label, expires_at=body.expires_at)
-
-
-def _link(call: Call) -> object:
-    body = call.body(Linked)
-    return call.service.accounts.link(
-        call.caller, call["org"], call["name"], issuer=body.issuer, subject=body.subject
-    )
 
 
 def _key_rotate(call: Call) -> object:
@@ -238,11 +189,7 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/orgs/{org}", _org_delete),
     Route("POST", "/orgs/{org}/block", lambda call: _org_block(call, True)),
     Route("POST", "/orgs/{org}/unblock", lambda call: _org_block(call, False)),
-    *_accounts("users", service=False),
-    *_accounts("service-accounts", service=True),
-    Route("PUT", "/orgs/{org}/users/{name}/identity", _link),
-    Route("PUT", "/orgs/{org}/accounts/{name}/roles/{role}", lambda call: _role(call, True)),
-    Route("DELETE", "/orgs/{org}/accounts/{name}/roles/{role}", lambda call: _role(call, False)),
+    *ACCOUNT_ROUTES,
     Route(
         "GET", "/orgs/{org}/groups", lambda c: c.service.groups.list(c.caller, c["org"], **c.page())
     ),

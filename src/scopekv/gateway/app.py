@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scopekv.compose import World
+from scopekv.compose import OidcVerifier, World
 from scopekv.core.tickets import audience_id
 from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError, Unavailable
 from scopekv.gateway.access import Access
@@ -27,6 +27,7 @@ from scopekv.gateway.http.limits import RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.http.server import Server
+from scopekv.gateway.identity import Identities
 from scopekv.gateway.instances import Fleet
 from scopekv.gateway.instances_http import InstancesAdmin, state_of
 from scopekv.gateway.leases_http import LEASES_PATH, Leases
@@ -56,7 +57,19 @@ class Gateway:
         self._settings = settings
         self.port = settings.port
         self.metrics = Metrics()
-        self.access = Access(world.registry, in_thread=world.registry_is_remote)
+        self.identities = (
+            Identities(
+                OidcVerifier(settings.oidc.provider),
+                world.registry,
+                settings.oidc.identity,
+                self.metrics.token_refused,
+            )
+            if settings.oidc
+            else None
+        )
+        self.access = Access(
+            world.registry, in_thread=world.registry_is_remote, identities=self.identities
+        )
         issuer = Issuer(
             world.signer.key_id,
             world.signer.sign,
@@ -114,6 +127,8 @@ class Gateway:
     async def start(self) -> None:
         """Look at the engines, then listen on `port`. Raises `OSError`, `ScopeKVError`."""
         await self.access.refresh()
+        if self.identities:
+            self.identities.keys.renew()  # in the background: API keys need no provider
         await self.revoker.load()
         await self.fleet.start()
         self.locator.start()
@@ -141,6 +156,8 @@ class Gateway:
         await self.notes.close()
         await self.locator.stop()
         await self.fleet.stop()
+        if self.identities:
+            await self.identities.keys.stop()
         self.leases.close()
 
     async def _serve(self, request: Request, reply: Reply) -> None:

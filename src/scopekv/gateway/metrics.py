@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from scopekv.core.identity import IdentityReason
 from scopekv.core.reasons import RouteReason
 
 _PURGE_SECONDS = (0.05, 0.25, 1, 5, 15, 60, 300, 3600)
@@ -29,6 +30,9 @@ class Metrics:
             "requests_counted", "Answered requests whose usage was read."
         )
         self._engine_errors = self._counter("engine_errors", "Failed calls to engines.", "kind")
+        self._tokens_refused = self._counter(
+            "bearer_tokens_refused", "Bearer tokens refused, by reason.", "reason"
+        )
         routes = self._counter("routes", "Requests placed, by reason.", "reason")
         self._routes = {reason: routes.labels(reason.value) for reason in RouteReason}
         self.own_seconds = Histogram(
@@ -59,6 +63,9 @@ class Metrics:
 
     def engine_error(self, kind: str) -> None:
         self._engine_errors.labels(kind).inc()
+
+    def token_refused(self, reason: IdentityReason) -> None:
+        self._tokens_refused.labels(reason.value).inc()
 
     def routed(self, reason: RouteReason) -> None:
         """Count one choice of an instance. A request that is tried again is counted again."""

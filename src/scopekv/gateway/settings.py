@@ -13,6 +13,7 @@ from scopekv.core.scopes import ScopeKind
 from scopekv.errors import ConfigError
 from scopekv.gateway.discovery import Source
 from scopekv.gateway.instances import InstanceAddress
+from scopekv.gateway.oidc_settings import OidcSection, OidcSettings, oidc_settings
 from scopekv.store.scope_keys import Retention
 
 DEFAULT_PORT = 8080
@@ -59,6 +60,7 @@ class GatewaySettings:
     retention: Retention = field(default_factory=Retention)
     vault: VaultSettings | None = None
     routing: RoutingSettings = field(default_factory=RoutingSettings)
+    oidc: OidcSettings | None = None  # None: API keys only
     sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
 
     def __post_init__(self) -> None:
@@ -117,6 +119,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     stop_seconds_max: float = 10.0
     retention: dict[ScopeKind, int] = {}
     vault: _Vault | None = None
+    oidc: OidcSection | None = None
     routing: _Routing = _Routing()
 
 
@@ -131,13 +134,19 @@ def read_settings(path: Path) -> GatewaySettings:
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
     instances, sources = _instances(content.instances)
-    built = ("instances", "retention", "vault", "routing")
+    built = ("instances", "retention", "vault", "routing", "oidc")
     rest = {name: getattr(content, name) for name in _File.__struct_fields__ if name not in built}
     retention = Retention(**{kind.value: seconds for kind, seconds in content.retention.items()})
     vault = _vault(content.vault, path.parent)
     routing = RoutingSettings(**msgspec.structs.asdict(content.routing))
     return GatewaySettings(
-        instances, **rest, retention=retention, vault=vault, routing=routing, sources=sources
+        instances,
+        **rest,
+        retention=retention,
+        vault=vault,
+        routing=routing,
+        oidc=oidc_settings(content.oidc, path.parent),
+        sources=sources,
     )
 
 
