@@ -188,12 +188,10 @@ async def test_own_keys_are_made_rotated_and_revoked(
         assert gone.status == 200
         assert (await stage.client.chat(one.json["secret"], "hi")).status == 401
     assert (await send("GET", KEYS, key=token)).json["data"] == []
-    entries = stage.deployment.administration.audit.list(LOCAL_OPERATOR, after=0, limit=1000).data
-    kims = [
-        entry.action  # type: ignore[union-attr]
-        for entry in entries
-        if "acme/kim" in entry.actor and entry.outcome == "allowed"  # type: ignore[union-attr]
-    ]
+    service = stage.deployment.administration.audit
+    entries: list[Any] = list(service.list(LOCAL_OPERATOR, after=0, limit=1000).data)
+    done = [entry for entry in entries if entry.outcome == "allowed"]
+    kims = [entry.action for entry in done if "acme/kim" in entry.actor]
     assert kims == ["key.create", "key.create", "key.rotate", "key.delete", "key.delete"]
 
 

@@ -108,7 +108,8 @@ def test_garbage_huge_and_altered_tokens(
     for more in ({"crit": ["x"], "x": 1}, {"b64": True}, {"typ": "logout+jwt"}, {"typ": 5}):
         assert reason(verifier, provider.token(head=more)) == "malformed", more
     key = private_key("rsa")
-    for payload in ([], "text", 5, None):
+    payloads: tuple[Any, ...] = ([], "text", 5, None)
+    for payload in payloads:
         assert reason(verifier, signed({"alg": "RS256", "kid": "one"}, payload, key)) == "malformed"
 
 

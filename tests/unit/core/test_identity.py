@@ -52,7 +52,7 @@ def test_a_good_token_says_who_calls() -> None:
     claims = GOOD | {"groups": ["eng", "law"], "realm_access": {"roles": ["kv-admin", "operator"]}}
     found = identity_of(claims, RULES, NOW)
     assert (found.org, found.name, found.subject) == ("acme", "248289761001", "248289761001")
-    assert found.groups == {"eng", "law"}
+    assert found.groups == frozenset({"eng", "law"})
     assert found.roles == {"org_admin"}, "a role that is not listed is none"
     assert (found.not_before, found.ends_at) == (NOW - 30, NOW + 630)
     assert found.keys_end_at == NOW + 700
@@ -114,7 +114,8 @@ def test_time_is_looked_at_again_later() -> None:
 
 
 def test_a_pointer_finds_what_is_nested_and_nothing_else() -> None:
-    for realm in (None, [], "kv-admin", {"roles": None}, {"role": ["kv-admin"]}):
+    realms: tuple[Any, ...] = (None, [], "kv-admin", {"roles": None}, {"role": ["kv-admin"]})
+    for realm in realms:
         assert identity_of(GOOD | {"realm_access": realm}, RULES, NOW).roles == frozenset()
     dotted = ClaimRules(ISSUER, "scopekv", organisation_claim="https://acme.example/org")
     found = identity_of(GOOD | {"https://acme.example/org": "globex"}, dotted, NOW)

@@ -55,7 +55,7 @@ class Door:
         self.provider = provider
         self.refused: list[str] = []
         self.clocks = Clocks(0.0)
-        claims = {"organisation_claim": "org", "leeway_seconds": 0.0} | rules
+        claims: dict[str, Any] = {"organisation_claim": "org", "leeway_seconds": 0.0} | rules
         self.identities = Identities(
             OidcVerifier(ProviderSettings(provider.issuer, f"{provider.issuer}/keys")),
             registry,
@@ -97,13 +97,13 @@ async def test_provisioning_makes_what_the_settings_allow(
     service.orgs.create(LOCAL_OPERATOR, "acme")
     assert await reason(none, none.token()) == "not_linked"
     made = (await users.enter(users.token())).principal
-    assert (made.org, made.name, made.roles) == ("acme", "alice", {"member"})
+    assert (made.org, made.name, set(made.roles)) == ("acme", "alice", {"member"})
     assert (await none.enter(none.token())).principal.uid == made.uid, "linked from now on"
     other = (await all_.enter(all_.token(org="globex"))).principal
     assert (other.org, other.name) == ("globex", "alice")
     assert other.uid != made.uid
-    entries = service.audit.list(LOCAL_OPERATOR, after=0, limit=100).data
-    told = [(e.action, e.resource.split(" ")[0]) for e in entries if e.reason == "provisioned"]  # type: ignore[union-attr]
+    entries: list[Any] = list(service.audit.list(LOCAL_OPERATOR, after=0, limit=100).data)
+    told = [(e.action, e.resource.split(" ")[0]) for e in entries if e.reason == "provisioned"]
     assert told == [
         ("account.create", "user:acme/alice"),
         ("org.create", "org:globex"),
@@ -167,7 +167,7 @@ async def test_groups_and_roles_are_those_of_the_token(
     assert found.principal.roles == {"member", "publisher"}
     service.groups.set_member(LOCAL_OPERATOR, "acme", "law", "alice", inside=True)
     later = (await door.enter(door.token(groups=[]))).principal
-    assert (later.groups, later.roles) == (frozenset(), {"member"})
+    assert (set(later.groups), set(later.roles)) == (set(), {"member"})
     plain = Door(provider, registry, "users")
     assert (await plain.enter(plain.token(groups=["eng"]))).principal.groups == {"law"}
 
@@ -181,7 +181,7 @@ async def test_a_clock_that_jumps(provider: IdentityProvider, registry: Registry
         door.clocks.wall += jump
         assert await reason(door, token) == expected, "though it was verified before"
         door.clocks.wall -= jump
-    assert await door.enter(token)
+    assert not (await door.enter(token)).blocked
 
 
 async def test_a_key_that_is_no_longer_listed_ends_the_tokens_it_signed(
@@ -197,7 +197,7 @@ async def test_a_key_that_is_no_longer_listed_ends_the_tokens_it_signed(
     if task:
         await task
     assert await reason(door, token) == "bad_signature"
-    assert await door.enter(door.token())
+    assert not (await door.enter(door.token())).blocked
 
 
 async def test_links_are_for_users_that_exist(

@@ -55,7 +55,7 @@ async def test_rotation_brings_new_keys_and_drops_old_ones(provider: IdentityPro
     await keys.key("one", "RS256")
     provider.keys = {"new": private_key("rsa", 1)}
     clock.now += PAUSE_SECONDS
-    assert await keys.key("new", "RS256")
+    await keys.key("new", "RS256")
     assert keys.generation == 2
     with pytest.raises(TokenRefused, match="unknown_key"):
         await keys.key("one", "RS256")
@@ -100,7 +100,8 @@ async def test_known_keys_go_on_while_the_provider_is_out_of_reach_but_not_for_e
             await keys.fresh()
     provider.status = 200
     clock.now += PAUSE_SECONDS
-    assert await keys.key("one", "RS256")
+    await keys.key("one", "RS256")
+    assert keys.generation == 2
 
 
 async def test_a_silent_provider_does_not_hold_those_whose_keys_are_known(
