@@ -72,6 +72,8 @@ class Identities:
         `digest` is the token's own; a token that was verified is not verified again while the
         provider's keys stay the same, but its time is looked at every time.
         """
+        # What is no token is refused whether or not the provider is in reach.
+        head = None if digest in self._verified else self._verifier.head(token)
         await self.keys.fresh()
         if self._generation != self.keys.generation:
             self._verified.clear()
@@ -80,7 +82,7 @@ class Identities:
         if found is not None:
             found.check_time(self._clock())
             return found
-        key = await self.keys.key(*self._verifier.head(token))
+        key = await self.keys.key(*(head or self._verifier.head(token)))
         generation = self.keys.generation
         claims = self._verifier.claims(token, key)
         found = identity_of(claims, self._settings.rules, self._clock())
