@@ -150,6 +150,8 @@ def test_an_identity_is_of_one_issuer_subject_and_organisation() -> None:
         )
     }
     assert len(keys) == 5
+    pinned = "581e56d5a390785d1e2cd1478725b9e27084a74896402d981b44b97cc38e33e4"
+    assert identity_key("https://login.example.com", "1", "acme").hex() == pinned
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,10 @@ from scopekv.adapters.oidc import OidcVerifier, ProviderSettings
 from scopekv.adapters.registry import open_registry
 from scopekv.core.administration import Role
 from scopekv.core.identity import ClaimRules, Identity, IdentityReason, Provision, TokenRefused
-from scopekv.errors import Misuse, NotFound
+from scopekv.errors import Misuse, NotFound, Unauthenticated
+from scopekv.gateway.access import Access
 from scopekv.gateway.administration import LOCAL_OPERATOR, Administration
+from scopekv.gateway.http.messages import Request
 from scopekv.gateway.identity import Identities, IdentitySettings
 from scopekv.ports import KeyRecord, Registry
 from tests.http.identity_provider import AUDIENCE, IdentityProvider, private_key
@@ -198,6 +203,24 @@ async def test_a_key_that_is_no_longer_listed_ends_the_tokens_it_signed(
         await task
     assert await reason(door, token) == "bad_signature"
     assert not (await door.enter(door.token())).blocked
+
+
+async def test_a_person_who_arrives_many_times_at_once_is_one_account(
+    provider: IdentityProvider, registry: Registry, service: Administration
+) -> None:
+    door = Door(provider, registry, "all")
+    door.clocks.wall = time.time()  # as `Access` has it
+    access = Access(registry, in_thread=True, identities=door.identities)
+    headers = [(b"authorization", b"Bearer " + door.token().encode())]
+    request = Request("GET", "/v1/models", "", headers, b"")
+    found = await asyncio.gather(*(access.principal(request) for _ in range(12)))
+    assert len({principal.uid for principal in found}) == 1
+    assert (await access.principal(request)).grant is not None
+    entries: list[Any] = list(service.audit.list(LOCAL_OPERATOR, after=0, limit=100).data)
+    assert [entry.action for entry in entries] == ["org.create", "account.create"]
+    with pytest.raises(Unauthenticated, match="not valid") as refused:
+        await access.principal(replace(request, headers=[(b"x-api-key", b"a.b.c")]))
+    assert type(refused.value) is Unauthenticated, "the reason stays inside"
 
 
 async def test_links_are_for_users_that_exist(
