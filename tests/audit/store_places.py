@@ -67,7 +67,10 @@ class TierPlace:
         assert self.engine.plugin is not None
         self.engine.plugin.fence([(link.scope.hex(), link.epoch)])
         tags = frozenset({tag(link)})
-        self.tiers.purge(tags, self.engine.plugin.blocks.tagged(tags))
+        while any(
+            line["busy"] for line in self.tiers.purge(tags, self.engine.plugin.blocks.tagged(tags))
+        ):
+            await asyncio.sleep(0.01)
 
     async def audit(self, settings: StoreSettings = FAST, **changes: object) -> AuditResult:
         """Run the audit on the target, some of its fields changed."""

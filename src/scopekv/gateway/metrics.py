@@ -33,6 +33,7 @@ class Metrics:
         self._tokens_refused = self._counter(
             "bearer_tokens_refused", "Bearer tokens refused, by reason.", "reason"
         )
+        self._probes = self._counter("probe_alarms", "Callers that probed others' prompts.", "kind")
         routes = self._counter("routes", "Requests placed, by reason.", "reason")
         self._routes = {reason: routes.labels(reason.value) for reason in RouteReason}
         self.own_seconds = Histogram(
@@ -66,6 +67,10 @@ class Metrics:
 
     def token_refused(self, reason: IdentityReason) -> None:
         self._tokens_refused.labels(reason.value).inc()
+
+    def probed(self, kind: str) -> None:
+        """Count one alarm; `kind` is a `ProbeKind`."""
+        self._probes.labels(kind).inc()
 
     def routed(self, reason: RouteReason) -> None:
         """Count one choice of an instance. A request that is tried again is counted again."""

@@ -15,7 +15,9 @@ from scopekv.audit.isolation.cells import Ledger
 from scopekv.audit.isolation.engines import Engines
 from scopekv.audit.isolation.gaps import gaps
 from scopekv.audit.isolation.jobs import jobs, stranger_of
+from scopekv.audit.isolation.leases import leases_check
 from scopekv.audit.isolation.matrix import callers_of
+from scopekv.audit.isolation.published import warm_check
 from scopekv.audit.isolation.target import IsolationSettings, IsolationTarget, Place
 from scopekv.audit.isolation.texts import Texts
 from scopekv.audit.isolation.verdicts import control_check, counter_check
@@ -79,7 +81,8 @@ async def _attack(walk: Walk, places: Sequence[Place], progress: Step) -> list[C
         progress(job.what.replace("_", " "), number, len(todo))
         await job.run()
     progress("done", len(todo), len(todo))
-    return [control, *walk.ledger.checks(), counter_check(walk.counters)]
+    further = [await warm_check(asking, callers), await leases_check(asking, callers)]
+    return [control, *walk.ledger.checks(), *further, counter_check(walk.counters)]
 
 
 def _times(asking: Asking) -> dict[str, Plain]:

@@ -57,8 +57,12 @@ def test_a_prompts_text_stands_first() -> None:
 
 @pytest.mark.parametrize("name", sorted(FALSE_TICKETS))
 def test_each_false_ticket_is_what_its_name_says(name: str) -> None:
-    """It is refused, or (`for_another_scope`) genuine for somebody else."""
+    """It is refused, or genuine for somebody else (`for_another_scope`) or other tokens."""
     made = FALSE_TICKETS[name](MINT)
+    if name == "for_other_tokens":
+        grants = opened(made).grants
+        assert (grants[0].scope, grants[1].scope) == (MINT.scope, MINT.other_scope())
+        return
     if name == "for_another_scope":
         assert opened(made).grants[0].scope != MINT.scope
         return
