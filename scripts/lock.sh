@@ -14,12 +14,12 @@ source scripts/python_packages.sh
 import_pip_settings
 "$VENV/bin/uv" pip compile pyproject.toml --quiet --python-version 3.11 \
   --extra engine-cpu --extra audit --extra bench --extra dev --extra postgres --extra s3 --extra valkey \
-  --extra otel \
+  --extra otel --extra oidc \
   --override requirements/overrides.txt --no-header --no-annotate -o "$LIST" "$@"
 if ! grep -q '^torch==.*+cpu$' "$LIST"; then
   echo "lock: $LIST pins $(torch_pin "$LIST"), not a CPU build: add PyTorch's source of CPU" \
     "wheels to pip's settings and run this again" >&2
   exit 1
 fi
-"$VENV/bin/uv" pip compile pyproject.toml --quiet --python-version 3.11 --extra postgres --extra otel \
+"$VENV/bin/uv" pip compile pyproject.toml --quiet --python-version 3.11 --extra postgres --extra otel --extra oidc \
   --constraint "$LIST" --no-header --no-annotate -o "$GATEWAY"

@@ -11,6 +11,7 @@ from pathlib import Path
 from scopekv.adapters.ed25519 import KeyFile, TicketSigner, write_public_keys
 from scopekv.adapters.kv_events import KVEventSubscriber
 from scopekv.adapters.moving_key import MovingKeyWrapper
+from scopekv.adapters.oidc import OidcVerifier, ProviderSettings
 from scopekv.adapters.registry import open_registry
 from scopekv.adapters.root_key import FileKeyWrapper, RootKey, load_or_create, make_secret
 from scopekv.adapters.tracing import TracingSettings, open_tracer
@@ -22,6 +23,8 @@ from scopekv.ports.tracing import NoTracer, Tracer
 
 __all__ = [
     "KVEventSubscriber",
+    "OidcVerifier",
+    "ProviderSettings",
     "TracingSettings",
     "VaultSettings",
     "World",

@@ -48,7 +48,7 @@ async def test_i14_an_answer_that_was_under_way_is_not_remembered(tmp_path: Path
     deployment = Deployment(tmp_path)
     secret = deployment.account("acme", "alice")
     slow = SlowRegistry(deployment.world.registry)
-    access = Access(slow, in_thread=True)
+    access = Access(slow, in_thread=True, identities=None)
     await access.refresh()
     first = asyncio.create_task(access.principal(request(secret)))
     assert await asyncio.to_thread(slow.read.wait, 10)

@@ -37,5 +37,11 @@ def allowed(who: Principal, action: Action, what: Resource) -> bool:
         return bool(reach) and reach <= mine and bool({"publisher", "org_admin"} & who.roles)
     if "org_admin" in who.roles or ("publisher" in who.roles and action == "document.show"):
         return True
-    of_own = own and action in ("key.show", "key.rotate", "receipt.show")
+    of_own = own and action in (
+        "key.create",
+        "key.show",
+        "key.rotate",
+        "key.delete",
+        "receipt.show",
+    )
     return "member" in who.roles and (of_own or action in ("org.show", "rules.show"))

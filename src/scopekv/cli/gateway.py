@@ -46,6 +46,10 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
       action = "narrow"                              # default: "alarm"
       [vault]                                        # wraps sealing keys; default: keys/wrap.key
       address = "https://vault:8200"                 # docs/keys.md has the rest
+      [oidc]                                         # sign-in by tokens; docs/identity.md
+      issuer = "https://login.example.com"
+      audience = "scopekv"
+      organisation_claim = "org"
 
     Instances that are added to the file or removed from it count at once, without a restart.
 

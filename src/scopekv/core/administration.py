@@ -7,8 +7,7 @@ Default deny. For everyone but an operator a forbid wins over any role:
     org_admin         accounts, groups, keys, roles, rules, documents, epochs, revocations
     publisher         documents of the organisation, for audiences within it
     public_publisher  with publisher or org_admin: also documents for `public`
-    member            own keys (list, rotate), documents it is in the audience of, receipts of
-                      its own acts
+    member            own keys, documents it is in the audience of, receipts of its own acts
 
 Roles `operator` and `public_publisher` are the operator's to give; and what could take over an
 account that holds one (a key for it, say) is the operator's to do.
@@ -48,6 +47,7 @@ class Action(StrEnum):
     ACCOUNT_BLOCK = "account.block"
     ACCOUNT_UNBLOCK = "account.unblock"
     ACCOUNT_DELETE = "account.delete"
+    ACCOUNT_LINK = "account.link"
     GROUP_CREATE = "group.create"
     GROUP_SHOW = "group.show"
     GROUP_DELETE = "group.delete"
@@ -145,13 +145,22 @@ ON_ACCOUNTS = ROLE_ACTS | {
     Action.ACCOUNT_BLOCK,
     Action.ACCOUNT_UNBLOCK,
     Action.ACCOUNT_DELETE,
+    Action.ACCOUNT_LINK,
     Action.KEY_CREATE,
     Action.KEY_ROTATE,
     Action.KEY_BLOCK,
     Action.KEY_UNBLOCK,
     Action.KEY_DELETE,
 }
-OF_OWN = frozenset({Action.KEY_SHOW, Action.KEY_ROTATE, Action.RECEIPT_SHOW})
+OF_OWN = frozenset(
+    {
+        Action.KEY_CREATE,
+        Action.KEY_SHOW,
+        Action.KEY_ROTATE,
+        Action.KEY_DELETE,
+        Action.RECEIPT_SHOW,
+    }
+)
 OF_MEMBERS = frozenset({Action.ORG_SHOW, Action.RULES_SHOW})
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NewType
 
@@ -128,6 +128,19 @@ class Audience:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """What a bearer token adds to its account, for as long as the token counts.
+
+    `groups` replace the registry's memberships; None: those count. `keys_end_at`: when the API
+    keys that its user makes end at the latest, in Unix seconds.
+    """
+
+    groups: frozenset[str] | None
+    roles: frozenset[str]
+    keys_end_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """The authenticated caller, as the registry knows it. Nothing in it comes from the request.
 
@@ -142,6 +155,14 @@ class Principal:
     groups: frozenset[str] = field(default_factory=frozenset)
     roles: frozenset[str] = field(default_factory=frozenset)
     service: bool = False
+    grant: Grant | None = None  # of the token it called with, if it did; counted in above
+
+    def under(self, grant: Grant | None) -> Principal:
+        """This account, called for with a token that says `grant`."""
+        if grant is None:
+            return self
+        groups = self.groups if grant.groups is None else grant.groups
+        return replace(self, groups=groups, roles=self.roles | grant.roles, grant=grant)
 
     def pseudonym(self, secret: bytes) -> Pseudonym:
         return Pseudonym(_pseudonym(secret, "scopekv/principal/1", self.org_uid, self.uid))

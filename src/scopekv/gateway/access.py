@@ -13,11 +13,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from scopekv.core.administration import KEY_PREFIX
+from scopekv.core.identity import TokenRefused
 from scopekv.core.policy import RoleRules
 from scopekv.core.scopes import Narrowing, Principal, Scope
 from scopekv.errors import Misuse, Unauthenticated, Unavailable
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.http.messages import Request
+from scopekv.gateway.identity import Identities
 from scopekv.gateway.prompts import Caller
 from scopekv.ports import KeyRecord, RegistryReader, Versions
 
@@ -28,7 +31,7 @@ _NO_KEY = (
     "no API key in this request: send it as 'Authorization: Bearer sk-scopekv-...' "
     "(an administrator makes one with `scopekv admin key create`)"
 )
-_BAD_KEY = "this API key is not valid: unknown, expired or blocked"
+_BAD_KEY = "this API key or token is not valid: unknown, expired or blocked"
 
 
 class Access:
@@ -37,8 +40,11 @@ class Access:
     `in_thread`: the registry is on a network, so its calls must not hold the event loop.
     """
 
-    def __init__(self, registry: RegistryReader, *, in_thread: bool) -> None:
+    def __init__(
+        self, registry: RegistryReader, *, in_thread: bool, identities: Identities | None
+    ) -> None:
         self._registry = registry
+        self._identities = identities
         self._in_thread = in_thread
         self.versions: Versions | None = None  # of all that is kept here
         self._keys: dict[bytes, KeyRecord] = {}
@@ -50,16 +56,41 @@ class Access:
 
     async def principal(self, request: Request) -> Principal:
         """Return the authenticated principal. Raises `Unauthenticated` or `Unavailable`."""
-        digest = hashlib.sha256(_credential(request)).digest()
-        await self.refresh()
-        record = self._keys.get(digest)
-        if record is None:
-            record = await self._kept(self._keys, digest, lambda: self._registry.key(digest))
+        credential = _credential(request)
+        digest = hashlib.sha256(credential).digest()
+        if self._identities and _is_token(credential):
+            record = await self._record_of_token(self._identities, credential, digest)
+        else:
+            await self.refresh()
+            record = self._keys.get(digest)
             if record is None:
-                raise Unauthenticated(_BAD_KEY)
+                record = await self._kept(self._keys, digest, lambda: self._registry.key(digest))
+        if record is None:
+            raise Unauthenticated(_BAD_KEY)
         if record.blocked or (record.expires_at is not None and time.time() >= record.expires_at):
             raise Unauthenticated(_BAD_KEY)
         return record.principal
+
+    async def _record_of_token(
+        self, identities: Identities, token: bytes, digest: bytes
+    ) -> KeyRecord | None:
+        """None for one that is refused, whatever the reason (L10).
+
+        The token first, because that may wait for its provider; then the registry as it is now.
+        """
+        try:
+            identity = await identities.identity(token, digest)
+            for _ in range(2):
+                await self.refresh()
+                record = self._keys.get(digest) or await self._kept(
+                    self._keys, digest, lambda: identities.record(identity)
+                )
+                if record is not None:
+                    return record
+                await asyncio.to_thread(identities.provision, identity)
+        except TokenRefused as refused:
+            identities.note(refused.reason)
+        return None
 
     async def caller(
         self, principal: Principal, request: Request, body: Mapping[str, Any]
@@ -156,6 +187,11 @@ def _credential(request: Request) -> bytes:
     if kind.lower() != b"bearer" or not key.strip():
         raise Unauthenticated(_NO_KEY)
     return key.strip()
+
+
+def _is_token(credential: bytes) -> bool:
+    """Whether it is a JWT by its form: an API key has no dot in it."""
+    return b"." in credential and not credential.startswith(KEY_PREFIX.encode())
 
 
 def _header(request: Request, name: bytes) -> str:

@@ -39,6 +39,16 @@ class NewKey(_Body, frozen=True):
     expires_at: int | None = None
 
 
+class NewOwnKey(_Body, frozen=True):
+    label: str = ""
+    expires_at: int | None = None
+
+
+class Linked(_Body, frozen=True):
+    issuer: str
+    subject: str
+
+
 class Rotation(_Body, frozen=True):
     overlap_seconds: int = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scopekv.gateway.admin_accounts import ACCOUNT_ROUTES
 from scopekv.gateway.admin_call import (
     Call,
     Closing,
@@ -9,6 +10,7 @@ from scopekv.gateway.admin_call import (
     NewAudience,
     NewDocument,
     NewKey,
+    NewOwnKey,
     NewRules,
     NewText,
     OfDocument,
@@ -30,48 +32,6 @@ def _org_block(call: Call, blocked: bool) -> object:
 def _org_delete(call: Call) -> object:
     call.nothing()
     return call.service.orgs.delete(call.caller, call["org"])
-
-
-def _accounts(folder: str, service: bool) -> tuple[Route, ...]:
-    """The routes of users or of service accounts."""
-
-    def block(call: Call, blocked: bool) -> object:
-        call.nothing()
-        return call.service.accounts.set_blocked(
-            call.caller, call["org"], call["name"], service=service, blocked=blocked
-        )
-
-    def delete(call: Call) -> object:
-        call.nothing()
-        return call.service.accounts.delete(call.caller, call["org"], call["name"], service=service)
-
-    def create(call: Call) -> object:
-        name = call.body(Named).name
-        return call.service.accounts.create(call.caller, call["org"], name, service=service)
-
-    def show(call: Call) -> object:
-        call.only_query()
-        return call.service.accounts.show(call.caller, call["org"], call["name"], service=service)
-
-    def listing(call: Call) -> object:
-        return call.service.accounts.list(call.caller, call["org"], service=service, **call.page())
-
-    one = f"/orgs/{{org}}/{folder}/{{name}}"
-    return (
-        Route("GET", f"/orgs/{{org}}/{folder}", listing),
-        Route("POST", f"/orgs/{{org}}/{folder}", create, 201),
-        Route("GET", one, show),
-        Route("DELETE", one, delete),
-        Route("POST", f"{one}/block", lambda call: block(call, True)),
-        Route("POST", f"{one}/unblock", lambda call: block(call, False)),
-    )
-
-
-def _role(call: Call, held: bool) -> object:
-    call.nothing()
-    return call.service.accounts.set_role(
-        call.caller, call["org"], call["name"], call["role"], held=held
-    )
 
 
 def _member(call: Call, inside: bool) -> object:
@@ -101,6 +61,11 @@ def _key_create(call: Call) -> object:
     return call.service.keys.create(
         call.caller, call["org"], body.owner, label=body.label, expires_at=body.expires_at
     )
+
+
+def _own_key_create(call: Call) -> object:
+    body = call.body(NewOwnKey)
+    return call.service.keys.create_own(call.caller, label=body.label, expires_at=body.expires_at)
 
 
 def _key_rotate(call: Call) -> object:
@@ -224,10 +189,7 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/orgs/{org}", _org_delete),
     Route("POST", "/orgs/{org}/block", lambda call: _org_block(call, True)),
     Route("POST", "/orgs/{org}/unblock", lambda call: _org_block(call, False)),
-    *_accounts("users", service=False),
-    *_accounts("service-accounts", service=True),
-    Route("PUT", "/orgs/{org}/accounts/{name}/roles/{role}", lambda call: _role(call, True)),
-    Route("DELETE", "/orgs/{org}/accounts/{name}/roles/{role}", lambda call: _role(call, False)),
+    *ACCOUNT_ROUTES,
     Route(
         "GET", "/orgs/{org}/groups", lambda c: c.service.groups.list(c.caller, c["org"], **c.page())
     ),
@@ -241,6 +203,7 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", f"{_GROUP}/members/{{name}}", lambda call: _member(call, True)),
     Route("DELETE", f"{_GROUP}/members/{{name}}", lambda call: _member(call, False)),
     Route("GET", "/keys", _own_keys),
+    Route("POST", "/keys", _own_key_create, 201),
     Route("GET", "/orgs/{org}/keys", _keys),
     Route("POST", "/orgs/{org}/keys", _key_create, 201),
     Route("POST", "/keys/{key}/rotate", _key_rotate, 201),

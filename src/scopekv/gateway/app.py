@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scopekv.compose import World
+from scopekv.compose import OidcVerifier, World
 from scopekv.core.tickets import audience_id
 from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError, Unavailable
 from scopekv.gateway.access import Access
@@ -27,6 +27,7 @@ from scopekv.gateway.http.limits import RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.http.server import Server
+from scopekv.gateway.identity import Identities
 from scopekv.gateway.instances import Fleet
 from scopekv.gateway.instances_http import InstancesAdmin, state_of
 from scopekv.gateway.leases_http import LEASES_PATH, Leases
@@ -57,7 +58,19 @@ class Gateway:
         self._settings, self._tracer = settings, world.tracer
         self.port = settings.port
         self.metrics = Metrics(org_label=settings.metrics.org_label)
-        self.access = Access(world.registry, in_thread=world.registry_is_remote)
+        self.identities = (
+            Identities(
+                OidcVerifier(settings.oidc.provider),
+                world.registry,
+                settings.oidc.identity,
+                self.metrics.token_refused,
+            )
+            if settings.oidc
+            else None
+        )
+        self.access = Access(
+            world.registry, in_thread=world.registry_is_remote, identities=self.identities
+        )
         issuer = Issuer(
             world.signer.key_id,
             world.signer.sign,
@@ -118,6 +131,8 @@ class Gateway:
     async def start(self) -> None:
         """Look at the engines, then listen on `port`. Raises `OSError`, `ScopeKVError`."""
         await self.access.refresh()
+        if self.identities:
+            self.identities.keys.renew()  # in the background: API keys need no provider
         await self.revoker.load()
         await self.fleet.start()
         self.locator.start()
@@ -146,6 +161,8 @@ class Gateway:
         await self.notes.close()
         await self.locator.stop()
         await self.fleet.stop()
+        if self.identities:
+            await self.identities.keys.stop()
         self.leases.close()
         await asyncio.to_thread(self._tracer.close)
 

@@ -47,7 +47,8 @@ TABLE: dict[type[errors.ScopeKVError], HttpError] = {
         503,
         "server_error",
         "unavailable",
-        "no engine, or no registry, is in reach: retry; GET /readyz says how the engines are",
+        "no engine, no registry or no identity provider is in reach: retry; GET /readyz says how "
+        "the engines are",
     ),
 }
 

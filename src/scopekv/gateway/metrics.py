@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from scopekv.core.identity import IdentityReason
 from scopekv.core.reasons import RouteReason
 
 _PURGE_SECONDS = (0.05, 0.25, 1, 5, 15, 60, 300, 3600)
@@ -64,6 +65,9 @@ class Metrics:
                 self._counter("org_cached_tokens", "As cached_tokens, by organisation.", "org"),
             )
         self._engine_errors = self._counter("engine_errors", "Failed calls to engines.", "kind")
+        self._tokens_refused = self._counter(
+            "bearer_tokens_refused", "Bearer tokens refused, by reason.", "reason"
+        )
         self._probes = self._counter("probe_alarms", "Callers that probed others' prompts.", "kind")
         routes = self._counter("routes", "Requests placed, by reason.", "reason")
         self._routes = {reason: routes.labels(reason.value) for reason in RouteReason}
@@ -134,6 +138,9 @@ class Metrics:
 
     def engine_error(self, kind: str) -> None:
         self._engine_errors.labels(kind).inc()
+
+    def token_refused(self, reason: IdentityReason) -> None:
+        self._tokens_refused.labels(reason.value).inc()
 
     def probed(self, kind: str) -> None:
         """Count one alarm; `kind` is a `ProbeKind`."""

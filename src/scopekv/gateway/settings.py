@@ -11,6 +11,7 @@ from scopekv.errors import ConfigError
 from scopekv.gateway.discovery import Source
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.gateway.logs import LogFormat
+from scopekv.gateway.oidc_settings import OidcSettings
 from scopekv.store.scope_keys import Retention
 
 DEFAULT_PORT = 8080
@@ -90,6 +91,7 @@ class GatewaySettings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     log_format: LogFormat = "text"
     tracing: TracingSettings = field(default_factory=TracingSettings)
+    oidc: OidcSettings | None = None  # None: API keys only
     sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
     probes: ProbeSettings = field(default_factory=ProbeSettings)
 

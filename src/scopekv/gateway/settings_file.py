@@ -16,6 +16,7 @@ from scopekv.errors import ConfigError, Misuse
 from scopekv.gateway.discovery import Source
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.gateway.logs import LogFormat
+from scopekv.gateway.oidc_settings import OidcSection, oidc_settings
 from scopekv.gateway.settings import (
     DEFAULT_PORT,
     GatewaySettings,
@@ -135,6 +136,10 @@ class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
     vault: Annotated[
         _Vault | None, Meta(description="What wraps sealing keys; without it a file, docs/keys.md.")
     ] = None
+    oidc: Annotated[
+        OidcSection | None,
+        Meta(description="Bearer tokens of an identity provider, docs/identity.md."),
+    ] = None
     routing: Annotated[_Routing, Meta(description="Limits, docs/routing.md.")] = _Routing()
     metrics: Annotated[_Metrics, Meta(description="What /metrics tells.")] = _Metrics()
     tracing: Annotated[
@@ -156,7 +161,7 @@ def read_settings(path: Path) -> GatewaySettings:
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
     instances, sources = _instances(content.instances)
-    built = ("instances", "retention", "vault", "routing", "metrics", "tracing", "probes")
+    built = ("instances", "retention", "vault", "routing", "metrics", "tracing", "probes", "oidc")
     rest = {
         name: getattr(content, name) for name in SettingsFile.__struct_fields__ if name not in built
     }
@@ -173,6 +178,7 @@ def read_settings(path: Path) -> GatewaySettings:
         tracing=TracingSettings(**msgspec.structs.asdict(content.tracing)),
         sources=sources,
         probes=_probes(content.probes),
+        oidc=oidc_settings(content.oidc, path.parent),
     )
 
 

@@ -3,6 +3,8 @@
 Adapters implement these and decide nothing. Contracts: tests/contracts.
 """
 
+from scopekv.ports.audit import AuditEntry, AuditHead, AuditLog
+from scopekv.ports.identity import Identities, SigningKey, TokenVerifier
 from scopekv.ports.keys import (
     LEASES_PATH,
     KeyWrapper,
@@ -16,9 +18,6 @@ from scopekv.ports.registry import (
     Account,
     Accounts,
     ApiKey,
-    AuditEntry,
-    AuditHead,
-    AuditLog,
     DocumentRecord,
     Documents,
     Epochs,
@@ -50,6 +49,7 @@ __all__ = [
     "Epochs",
     "Group",
     "Groups",
+    "Identities",
     "KeyRecord",
     "KeyWrapper",
     "Keys",
@@ -70,5 +70,7 @@ __all__ = [
     "Rules",
     "ScopeKeyRecord",
     "ScopeKeys",
+    "SigningKey",
+    "TokenVerifier",
     "Versions",
 ]

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from scopekv.core.policy import Document, RoleRules
 from scopekv.core.scopes import Audience, Principal, Scope
+from scopekv.ports.audit import AuditLog
+from scopekv.ports.identity import Identities
 from scopekv.ports.keys import ScopeKeys
 from scopekv.ports.receipts import Receipts
 
@@ -145,28 +147,6 @@ class Revision:
     created_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """One line of the audit log. `digest` covers the entry and the digest before it."""
-
-    seq: int
-    at_ms: int
-    actor: str
-    action: str
-    resource: str
-    outcome: str
-    reason: str
-    digest: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class AuditHead:
-    """The last entry's number and digest; noted elsewhere, it shows a log cut short."""
-
-    seq: int
-    digest: bytes
-
-
 class Orgs(Protocol):
     """Organisations. `list` is by name, after the name `after`, at most `limit`.
 
@@ -257,19 +237,6 @@ class Epochs(Protocol):
     def bump(self, scope: Scope) -> int: ...
 
 
-class AuditLog(Protocol):
-    """The append-only, hash-chained log. There is no way to change or remove an entry.
-
-    `verify` recomputes the chain and returns its head; `Corrupt` names the first bad entry.
-    """
-
-    def append(
-        self, *, actor: str, action: str, resource: str, outcome: str, reason: str
-    ) -> None: ...
-    def list(self, after: int, limit: int) -> Sequence[AuditEntry]: ...
-    def verify(self) -> AuditHead: ...
-
-
 class RegistryTransaction(Protocol):
     """A consistent view; in a write transaction, changes that commit together or not at all."""
 
@@ -277,6 +244,7 @@ class RegistryTransaction(Protocol):
     accounts: Accounts
     groups: Groups
     keys: Keys
+    identities: Identities
     documents: Documents
     rules: Rules
     epochs: Epochs

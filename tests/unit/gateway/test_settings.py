@@ -12,6 +12,7 @@ from scopekv.gateway.settings_file import read_settings
 from scopekv.store.scope_keys import Retention
 
 ENGINE = '[[instances]]\nname = "e"\nurl = "http://h:1"\n'
+OIDC = '[oidc]\nissuer = "https://login.example.com"\naudience = "scopekv"\norganisation = "acme"\n'
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,13 @@ ENGINE = '[[instances]]\nname = "e"\nurl = "http://h:1"\n'
         ("port = ", "Invalid value"),
         (ENGINE + "[retention]\nsession = 5\n", "session"),
         (ENGINE + "[retention]\nsesion = 500\n", "sesion"),
+        (ENGINE + OIDC.replace("https:", "http:"), "issuer"),
+        (ENGINE + OIDC + 'organisation_claim = "org"\n', "one of organisation"),
+        (ENGINE + OIDC + 'algorithms = ["HS256"]\n', "HS256"),
+        (ENGINE + OIDC + 'provision = "everything"\n', "everything"),
+        (ENGINE + OIDC + "leeway = 5\n", "leeway"),
+        (ENGINE + OIDC + 'roles_claim = "r"\nroles = { a = "operator" }\n', "operator"),
+        (ENGINE + OIDC + "keys_seconds_max = 20.0\n", "keys_seconds_max"),
         (ENGINE + '[vault]\nkey = "k"\n', "address"),
         (ENGINE + '[vault]\naddress = "https://v"\nkey = "a/b"\n', "key"),
     ],
@@ -57,3 +65,20 @@ def test_retention_and_vault_are_read(tmp_path: Path) -> None:
     assert settings.vault is not None
     assert settings.vault.ca_file == tmp_path / "ca.pem"
     assert settings.vault.token_file == Path("/run/token")
+
+
+def test_an_identity_provider_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "scopekv.toml"
+    path.write_text(
+        ENGINE + OIDC + 'ca_file = "ca.pem"\nprovision = "users"\nalgorithms = ["PS256"]\n'
+        'roles_claim = "/realm_access/roles"\nroles = { kv = "publisher" }\n'
+    )
+    oidc = read_settings(path).oidc
+    assert oidc is not None
+    assert oidc.provider.ca_file == tmp_path / "ca.pem"
+    assert oidc.provider.algorithms == ("PS256",)
+    assert oidc.identity.provision == "users"
+    assert oidc.identity.rules.roles == {"kv": "publisher"}
+    assert oidc.identity.rules.user_claim == "sub"
+    path.write_text(ENGINE)
+    assert read_settings(path).oidc is None

@@ -11,6 +11,7 @@ from scopekv.adapters.registry.audit import SqlAuditLog
 from scopekv.adapters.registry.counters import Counters
 from scopekv.adapters.registry.database import Database, connect
 from scopekv.adapters.registry.documents import SqlDocuments, SqlEpochs, SqlRules
+from scopekv.adapters.registry.identities import SqlIdentities
 from scopekv.adapters.registry.keys import SqlKeys
 from scopekv.adapters.registry.principals import SqlAccounts, SqlGroups, SqlOrgs
 from scopekv.adapters.registry.receipts import SqlReceipts
@@ -24,6 +25,7 @@ from scopekv.ports import (
     Documents,
     Epochs,
     Groups,
+    Identities,
     KeyRecord,
     Keys,
     Orgs,
@@ -44,6 +46,7 @@ class SqlTransaction:
         self.accounts: Accounts = SqlAccounts(session)
         self.groups: Groups = SqlGroups(session)
         self.keys: Keys = SqlKeys(session)
+        self.identities: Identities = SqlIdentities(session)
         self.documents: Documents = SqlDocuments(session)
         self.rules: Rules = SqlRules(session)
         self.epochs: Epochs = SqlEpochs(session)

@@ -122,6 +122,15 @@ keys = Table(
     Index("scopekv_keys_account", "account_uid"),
 )
 
+# No foreign key: a link outlives its account, so that whoever was deleted stays out.
+identities = Table(
+    "scopekv_identities",
+    metadata,
+    Column("key", LargeBinary(32), primary_key=True),
+    Column("account_uid", String(64), nullable=False),
+    Column("linked_at", Double, nullable=False),
+)
+
 # org_uid is null for the deployment's own documents; owner is org_uid or "", for uniqueness.
 documents = Table(
     "scopekv_documents",

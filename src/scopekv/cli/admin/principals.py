@@ -114,6 +114,19 @@ _account_commands(user, "user", "acme/alice", service_kind=False)
 _account_commands(service_account, "service account", "acme/chatbot", service_kind=True)
 
 
+@command(
+    user,
+    "link",
+    _ACCOUNT,
+    click.option("--issuer", required=True, help="As in [oidc] issuer."),
+    click.option("--subject", required=True, help="The `sub` of this person's tokens."),
+    example="user link acme/alice --issuer https://login.example.com --subject 24400320",
+)
+def _user_link(service: Any, account: tuple[str, str], issuer: str, subject: str) -> Any:
+    """Let a person's tokens call as this user, and as no other any more."""
+    return service.accounts.link(LOCAL_OPERATOR, *account, issuer=issuer, subject=subject)
+
+
 @click.group()
 def group() -> None:
     """Groups: audiences within one organisation."""

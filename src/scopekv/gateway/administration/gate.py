@@ -212,7 +212,7 @@ class _Opener:
             if account is None or account.blocked or org is None or org.blocked:
                 self.act.deny(AdminReason.DENIED_PRINCIPAL_GONE)
             else:
-                self.act.caller = account.principal
+                self.act.caller = account.principal.under(self._caller.grant)
         return self.act
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from scopekv.core.administration import (
     KEY_PREFIX,
@@ -19,6 +20,7 @@ from scopekv.gateway.administration.gate import Act, Gate
 from scopekv.ports import ApiKey
 
 OVERLAP_SECONDS_MAX = 30 * 24 * 3600
+OWN_KEYS_MAX = 50
 
 
 class KeyAdministration:
@@ -43,6 +45,33 @@ class KeyAdministration:
             account = act.account(home, owner).principal
             act.require(Resource(home.uid, account=account))
             return self._make(act, account.uid, label, expires_at)
+
+    def create_own(
+        self, caller: Principal, *, label: str, expires_at: float | None
+    ) -> views.NewKeyView:
+        """Make a key for the caller, that ends no later than what it called with allows.
+
+        With a token: when the settings say (`Grant.keys_end_at`). With a key: when the last of
+        its account's keys does, so that a key with an end never makes one without.
+        """
+        if KEY_PREFIX in label:
+            raise Misuse("the label looks like an API key; it was not kept")
+        self._check_expiry(expires_at)
+        with self._gate.act(caller, Action.KEY_CREATE, "own key") as act:
+            me = act.caller
+            act.require(Resource(me.org_uid, account=me))
+            held = act.tx.keys.list(me.org_uid, me.uid, "", OWN_KEYS_MAX)
+            if len(held) >= OWN_KEYS_MAX:
+                raise Conflict(
+                    f"you have {len(held)} keys; the limit is {OWN_KEYS_MAX}: delete some"
+                )
+            last = me.grant.keys_end_at if me.grant else self._last_end(held)
+            if expires_at is not None and expires_at > last:
+                raise Misuse(f"expires_at must be at most {int(last)}, or left out")
+            if last <= self._clock():
+                raise Conflict("what you called with has ended; sign in anew")
+            end = expires_at or (None if math.isinf(last) else last)
+            return self._make(act, me.uid, label, end)
 
     def list(
         self, caller: Principal, org: str, *, owner: str | None, after: str, limit: int
@@ -110,6 +139,11 @@ class KeyAdministration:
         key = act.tx.keys.create(account_uid, api_key_digest(secret), label, expires_at)
         act.resource += f" new:{key.uid}"
         return views.NewKeyView(key=views.key(key), secret=secret)
+
+    def _last_end(self, keys: Sequence[ApiKey]) -> float:
+        """When the last of these keys that are not blocked ends; infinity for never."""
+        ends = [key.expires_at for key in keys if not key.blocked]
+        return max((math.inf if end is None else end for end in ends), default=0.0)
 
     def _check_expiry(self, expires_at: float | None) -> None:
         if expires_at is not None and not self._clock() < expires_at < 2**40:

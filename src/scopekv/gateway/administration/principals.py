@@ -6,7 +6,10 @@ not, `Conflict` and `Misuse` where the state or a value forbids, and leaves an a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scopekv.core.administration import Action, Resource, Role
+from scopekv.core.identity import identity_key, subject_of
 from scopekv.core.scopes import Principal
 from scopekv.errors import Misuse, NotFound
 from scopekv.gateway.administration import views
@@ -71,11 +74,12 @@ class AccountAdministration:
         self._gate = gate
 
     def me(self, caller: Principal) -> views.AccountView:
-        """The caller as the registry knows it now."""
+        """The caller as it counts now: the registry's account, and what its token adds."""
         with self._gate.look(caller, Action.ORG_SHOW, "me") as act:
             act.require(Resource(act.caller.org_uid))
             found = act.tx.accounts.by_uid(act.caller.uid)
-            return views.account(found or Account(act.caller, False, 0.0))
+            account = found or Account(act.caller, False, 0.0)
+            return views.account(replace(account, principal=act.caller))
 
     def create(self, caller: Principal, org: str, name: str, *, service: bool) -> views.AccountView:
         """Make one with the role `member`."""
@@ -125,6 +129,22 @@ class AccountAdministration:
             ending.end_user(home.uid, account.uid)
             made = ending.receipt(home.uid, f"user:{org}/{name}")
             return views.Deleted(deleted=account.uid, receipt=made.uid)
+
+    def link(
+        self, caller: Principal, org: str, name: str, *, issuer: str, subject: str
+    ) -> views.AccountView:
+        """Let tokens of this issuer and subject call as this user, instead of any other before.
+
+        Also for somebody whose account was deleted: until then their tokens are refused.
+        """
+        key = identity_key(issuer, subject_of(subject), org)
+        label = f"{_label(org, name, False)} identity:{key.hex()[:16]}"
+        with self._gate.act(caller, Action.ACCOUNT_LINK, label) as act:
+            home = act.org(org)
+            account = act.account(home, name, service=False)
+            act.require(Resource(home.uid, account=account.principal))
+            act.tx.identities.link(key, account.principal.uid)
+            return views.account(account)
 
     def set_role(
         self, caller: Principal, org: str, name: str, role: str, *, held: bool

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from scopekv.core.administration import api_key_digest
+from scopekv.core.scopes import Grant
 from scopekv.errors import Conflict, Misuse, NotFound, ScopeDenied
 from scopekv.gateway.administration import LOCAL_OPERATOR
+from scopekv.gateway.administration.keys import OWN_KEYS_MAX
 
 if TYPE_CHECKING:
     from tests.unit.gateway.administration.conftest import World
@@ -85,4 +87,40 @@ def test_a_member_touches_only_its_own_keys(world: World) -> None:
     with pytest.raises(ScopeDenied):
         world.service.keys.list(mia, "acme", owner="nobody", after="", limit=9)
     with pytest.raises(ScopeDenied):
-        world.service.keys.delete(mia, world.key("mia").key.id)
+        world.service.keys.set_blocked(mia, world.key("mia").key.id, True)
+
+
+def test_own_keys_end_no_later_than_what_made_them(world: World) -> None:
+    keys, mia = world.service.keys, world.who("mia")
+    with pytest.raises(Conflict, match="ended"):
+        keys.create_own(mia, label="", expires_at=None)
+    world.key("mia", expires_at=world.now + 100)
+    made = keys.create_own(mia, label="laptop", expires_at=None)
+    assert (made.key.owner, made.key.expires_at) == ("mia", world.now + 100)
+    assert keys.create_own(mia, label="", expires_at=world.now + 50).key.expires_at
+    with pytest.raises(Misuse, match="at most"):
+        keys.create_own(mia, label="", expires_at=world.now + 101)
+    blocked = world.key("mia")
+    keys.set_blocked(LOCAL_OPERATOR, blocked.key.id, True)
+    with pytest.raises(Misuse, match="at most"):
+        keys.create_own(mia, label="", expires_at=world.now + 101)
+    keys.set_blocked(LOCAL_OPERATOR, blocked.key.id, False)
+    assert keys.create_own(mia, label="", expires_at=None).key.expires_at is None
+    signed_in = mia.under(Grant(None, frozenset(), world.now + 10))
+    assert keys.create_own(signed_in, label="", expires_at=None).key.expires_at == world.now + 10
+
+
+def test_own_keys_have_a_limit_and_are_the_owners_to_delete(world: World) -> None:
+    keys, mia = world.service.keys, world.who("mia")
+    first = world.key("mia")
+    last = first
+    for _ in range(OWN_KEYS_MAX - 1):
+        last = keys.create_own(mia, label="", expires_at=None)
+    with pytest.raises(Conflict, match="limit"):
+        keys.create_own(mia, label="", expires_at=None)
+    keys.delete(mia, last.key.id)
+    assert keys.create_own(mia, label="", expires_at=None).key.owner == "mia"
+    with pytest.raises(NotFound):
+        keys.delete(world.who("pat"), first.key.id)
+    with pytest.raises(ScopeDenied):
+        keys.create(mia, "acme", "mia", label="", expires_at=None)
