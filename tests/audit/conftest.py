@@ -47,6 +47,7 @@ class Audited:
             registrar=registrar,
             forge=forge_of(deployment.world, registrar, "default"),
             adapters=engines[0].adapters,
+            operator_key=registrar.operator_key,
         )
 
     def _restart(self, engine: SimulatedEngine) -> Callable[[], Awaitable[None]]:

@@ -55,11 +55,17 @@ class Asking:
     times: dict[str, list[float]] = field(default_factory=dict)  # by outcome, seconds to answer
     _failures: int = 0
     _documents: int = 0
+    _turn: int = 0
 
     @property
     def many(self) -> bool:
-        """Whether it matters which engine answers."""
-        return len(self.engines.known) > 1
+        """Whether it matters which engine answers, and nobody decides it."""
+        return len(self.engines.known) > 1 and not self.engines.steers
+
+    async def next_engine(self) -> None:
+        """What is asked from now on goes to another engine than before, where that is decided."""
+        self._turn += 1
+        await self.engines.only(self._turn)
 
     def again(self, cells: Collection[Cell], tries: int) -> bool:
         """Whether these cells are worth another try."""

@@ -60,12 +60,15 @@ class Walk:
 
     async def _round(self, batch: Batch) -> list[Cell]:
         asking = self.asking
+        await asking.next_engine()
         prompt = await asking.prompt(batch.kind, batch.owner, batch.endpoint, batch.model)
         beyond = await self._beyond(batch, prompt)
         watched = asking.many and not batch.place.shared
         filled = await asking.ask(batch.owner, prompt, watched=watched)
         asking.note_time("first", filled)
         await asking.alone(batch.place)
+        if batch.place.shared:
+            await asking.next_engine()  # one engine's copy is every engine's
         forbidden = await self._tries(batch, prompt, watched=watched)
         allowed = []
         for number, reader in enumerate(batch.readers()):

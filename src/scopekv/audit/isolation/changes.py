@@ -129,6 +129,7 @@ async def try_change(asking: Asking, change: Change, seats: Seats, place: Place)
     if change.kind.document:
         ref = await asking.document(audience(change.kind, owner), prompt.head)
     watched = asking.many and not place.shared
+    await asking.next_engine()
     filled = await asking.ask(owner, prompt, watched=watched)
     await asking.alone(place)
     before = await asking.ask(reader, prompt, watched=watched)

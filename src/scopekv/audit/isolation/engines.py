@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
+from urllib.parse import quote
 
 from scopekv.audit.endpoint import COMPLETIONS, Endpoint
 from scopekv.audit.isolation.target import EngineAccess, Place
@@ -27,11 +28,22 @@ _QUERIES, _HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_tot
 class Engines:
     """All engines of the deployment that may be asked. An async context manager.
 
-    At its end every tier is read from again.
+    At its end every tier is read from again, and every engine takes requests. `gateway` and
+    `operator_key`: by which engines are drained, so that one alone answers.
     """
 
-    def __init__(self, engines: Sequence[EngineAccess], *, settle_seconds_max: float) -> None:
+    def __init__(
+        self,
+        engines: Sequence[EngineAccess],
+        *,
+        settle_seconds_max: float,
+        gateway: Endpoint | None = None,
+        operator_key: str = "",
+    ) -> None:
         self.known = tuple(engines)
+        self._gateway, self._operator_key = gateway, operator_key
+        self._drained: set[str] = set()
+        self.steers = gateway is not None and bool(operator_key) and len(self.known) > 1
         self._settle_seconds_max = settle_seconds_max
         self._stack = AsyncExitStack()
         self._doors: list[tuple[EngineAccess, Endpoint]] = []
@@ -51,6 +63,7 @@ class Engines:
     async def __aexit__(self, *_: object) -> None:
         try:
             await self._open()
+            await self._drain(frozenset())
         finally:
             await self._stack.aclose()
 
@@ -86,6 +99,26 @@ class Engines:
         read = [place.value] if place.outer else []
         self._shut = True
         await self._forget(dropped, read)
+
+    async def only(self, number: int | None) -> None:
+        """Let one engine alone (counted round) take new requests; None: all of them."""
+        if self.steers:
+            names = [engine.name for engine in self.known]
+            kept = names if number is None else [names[number % len(names)]]
+            await self._drain(frozenset(names) - frozenset(kept))
+
+    async def _drain(self, wanted: frozenset[str]) -> None:
+        """Have these drained and no others; those that go on first, so that one always takes."""
+        todo = [(name, "resume") for name in sorted(self._drained - wanted)]
+        todo += [(name, "drain") for name in sorted(wanted - self._drained)]
+        for name, act in todo:
+            if self._gateway is None:
+                return
+            path = f"/admin/v1/instances/{quote(name, safe='')}/{act}"
+            reply = await self._gateway.call("POST", path, None, key=self._operator_key)
+            if not reply.ok:
+                raise Unavailable(f"{path} answered {reply.status} {reply.code}")
+            (self._drained.add if act == "drain" else self._drained.discard)(name)
 
     async def queried(self) -> dict[str, tuple[int, int]]:
         """By engine: tokens looked up in its cache, and tokens found there, since its start."""

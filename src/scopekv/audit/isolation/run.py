@@ -38,7 +38,12 @@ async def audit_isolation(
     texts = Texts(settings.seed, block_size=settings.block_size, blocks=settings.text_blocks)
     async with (
         Endpoint(target.url) as endpoint,
-        Engines(target.engines, settle_seconds_max=settings.settle_seconds_max) as engines,
+        Engines(
+            target.engines,
+            settle_seconds_max=settings.settle_seconds_max,
+            gateway=endpoint,
+            operator_key=target.operator_key,
+        ) as engines,
     ):
         asking = Asking(target, settings, endpoint, engines, texts, dict(target.keys))
         found = await engines.places()

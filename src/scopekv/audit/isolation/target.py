@@ -102,7 +102,8 @@ class IsolationTarget:
 
     `narrows`: whether the endpoint knows X-ScopeKV-User and X-ScopeKV-Session. `adapters`: names
     of further models on the same base. Without `engines` no tier can be tested alone; without a
-    `registrar` no document and no change; without a `forge` no ticket.
+    `registrar` no document and no change; without a `forge` no ticket. `operator_key`: with it the
+    audit decides which of several engines answers, by draining the others at this gateway.
     """
 
     url: str
@@ -114,6 +115,7 @@ class IsolationTarget:
     forge: Forge | None = None
     adapters: tuple[str, ...] = ()
     narrows: bool = True
+    operator_key: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

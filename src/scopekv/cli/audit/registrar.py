@@ -19,6 +19,7 @@ from scopekv.gateway.administration.views import OrgView
 from scopekv.ports import Registry
 
 PREFIX = "audit-"
+CONDUCTOR = "conductor"  # decides which engine answers
 _CREW = frozenset({GROUP})
 
 
@@ -46,6 +47,7 @@ class AuditRegistrar:
         self._orgs: list[str] = []
         self.members = members_of(run)
         self.keys: dict[Seat, str] = {}
+        self.operator_key = ""
 
     def make(self) -> None:
         """Make the principals. Raises `Conflict` where an audit of the same name left some."""
@@ -55,6 +57,8 @@ class AuditRegistrar:
                 self._orgs.append(member.org)
             self.keys[member.seat] = self._account(*member.seat, service=member.service)
         home = self.members[0].org
+        self.operator_key = self._account(home, CONDUCTOR, service=True)
+        self._admin.accounts.set_role(LOCAL_OPERATOR, home, CONDUCTOR, "operator", held=True)
         self._admin.groups.create(LOCAL_OPERATOR, home, GROUP)
         for member in self.members:
             if GROUP in member.groups:

@@ -58,6 +58,7 @@ async def registered_target(
             engines=engines,
             registrar=registrar,
             forge=forge,
+            operator_key=registrar.operator_key,
         )
         yield await _with_models(found, model)
 
