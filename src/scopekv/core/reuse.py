@@ -22,11 +22,11 @@ Kind = tuple[int, ...]  # from the general to the particular: (uses, turn, place
 
 USES_MAX, TURNS_MAX, PLACES_MAX = 5, 3, 3
 BUCKETS = 21  # of the age, by half octaves from 1/128 of the capacity to 8 times the capacity
-GHOSTS_MAX = 131_072
+GHOSTS_MAX = 65_536  # names of what has left; about 20 MB
 _FIRST_FRACTION = 1 / 128
 _STEPS = 256  # a capacity; uses of one kind within a step are counted together
 _REFRESHES = 16  # a capacity: new tables
-_BORROWED_BLOCKS = 300.0  # weight of the kind above, in blocks
+_BORROWED_BLOCKS = 1000.0  # weight of the kind above, in blocks
 
 
 class _Batch:
@@ -45,7 +45,7 @@ class Use:
 
     def __init__(self, at: int, uses: int, turn: int, place: int) -> None:
         self.at, self.uses, self.turn, self.place = at, uses, turn, place
-        depth = min((place + 1).bit_length() // 2, PLACES_MAX)
+        depth = min((place + 1).bit_length() // 2, PLACES_MAX) if uses == 1 else 0
         self.kind: Kind = (min(uses, USES_MAX), min(turn, TURNS_MAX), depth)
         self.batch: _Batch | None = None
 

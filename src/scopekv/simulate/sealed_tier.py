@@ -11,7 +11,7 @@ from pathlib import Path
 from scopekv.core.admission import Admission
 from scopekv.core.blocks import Fingerprint
 from scopekv.core.chains import Chain, Link
-from scopekv.core.eviction import ScopedPolicy, Shares
+from scopekv.core.eviction import LearnedReuse, ScopedPolicy, Shares
 from scopekv.core.leases import Lease
 from scopekv.core.scopes import ScopeId
 from scopekv.errors import Misuse, Refused, Unavailable
@@ -83,7 +83,9 @@ class TierStage:
             namespace=namespace,
             block_bytes=block_bytes,
             settings=self.settings,
-            policy=ScopedPolicy(Shares(self.settings.capacity_bytes)),
+            policy=ScopedPolicy(
+                Shares(self.settings.capacity_bytes), LearnedReuse(self.settings.capacity_bytes)
+            ),
             clock=clock,
             monotonic=monotonic,
             admission=admission,

@@ -20,7 +20,7 @@ from scopekv.adapters.objects import open_store
 from scopekv.core.admission import Admission
 from scopekv.core.blocks import Fingerprint
 from scopekv.core.chains import Tag
-from scopekv.core.eviction import EvictionPolicy, ScopedPolicy, Shares
+from scopekv.core.eviction import EvictionPolicy, LearnedReuse, ScopedPolicy, Shares
 from scopekv.core.fetching import TierSpeed
 from scopekv.errors import Misuse
 from scopekv.ports import ObjectKey, ObjectStore
@@ -311,5 +311,5 @@ def open_tier(
         namespace=namespace,
         block_bytes=block_bytes,
         settings=settings,
-        policy=ScopedPolicy(Shares(capacity_bytes)),
+        policy=ScopedPolicy(Shares(capacity_bytes), LearnedReuse(capacity_bytes)),
     )

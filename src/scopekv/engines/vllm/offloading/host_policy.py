@@ -7,7 +7,7 @@ from typing import Any
 
 from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, ChunkStatus
 
-from scopekv.core.eviction import Entry, ScopedPolicy, Shares
+from scopekv.core.eviction import Entry, LearnedReuse, ScopedPolicy, Shares
 from scopekv.core.leases import NOBODY
 from scopekv.engines.vllm.plugin import installed_guard
 
@@ -82,7 +82,8 @@ class ScopedHostPolicy(CachePolicy):
 
     def clear(self) -> None:
         self._chunks: dict[bytes, ChunkStatus] = {}
-        self._policy: ScopedPolicy[bytes] = ScopedPolicy(Shares(max(1, self.cache_capacity)))
+        capacity = max(1, self.cache_capacity)
+        self._policy: ScopedPolicy[bytes] = ScopedPolicy(Shares(capacity), LearnedReuse(capacity))
 
     def mark_evictable(self, key: Any) -> None:
         self._policy.unpin(bytes(key))
