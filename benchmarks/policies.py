@@ -6,7 +6,8 @@ Replays recorded requests through one cache of each capacity; the first half fil
 half is measured.
 
     token_hit_rate   tokens of the longest cached prefix / tokens asked
-    gap_closed       (it - LRU) / (optimal - LRU); optimal knows the future
+    gap_closed       (it - LRU) / (optimal - LRU); optimal knows the future;
+                     told is LRU that knows whether a block is ever used again, and not when
 
 Traces by name: the two of Mooncake that the tests keep; `claude_code_weka@32` and `@96` (users at
 once) where SCOPEKV_TRACES names the folder that holds claude_code_weka.jsonl.gz.
@@ -25,7 +26,14 @@ from typing import Any
 
 from scopekv.core.eviction import GreedyDual, LearnedReuse, LruPolicy, ScopedPolicy, Shares
 from scopekv.core.lru import EvictionPolicy
-from scopekv.simulate.policies import ArcPolicy, FifoPolicy, Future, OptimalPolicy, S3FifoPolicy
+from scopekv.simulate.policies import (
+    ArcPolicy,
+    FifoPolicy,
+    Future,
+    OptimalPolicy,
+    S3FifoPolicy,
+    ToldWhetherPolicy,
+)
 from scopekv.simulate.replay import Walk, replay
 from scopekv.simulate.traces import Arrivals, TracedRequest, open_trace
 
@@ -42,6 +50,7 @@ POLICIES: dict[str, tuple[Walk, Make]] = {
     "s3-fifo": (Walk.TAIL_FIRST, lambda blocks, _: S3FifoPolicy(blocks)),
     "gdsf": (Walk.HEAD_FIRST, lambda n, _: ScopedPolicy(Shares(n), GreedyDual())),
     "scopekv": (Walk.HEAD_FIRST, lambda n, _: ScopedPolicy(Shares(n), LearnedReuse(n))),
+    "told": (Walk.TAIL_FIRST, lambda _, trace: ToldWhetherPolicy(Future(trace))),
     "optimal": (Walk.HEAD_FIRST, lambda _, trace: OptimalPolicy(Future(trace))),
 }
 
