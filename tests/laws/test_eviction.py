@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scopekv.core.eviction import Entry, EvictionPolicy, LruPolicy, ScopedPolicy, Shares
+from scopekv.core.eviction import (
+    Entry,
+    EvictionPolicy,
+    GreedyDual,
+    LearnedReuse,
+    LruPolicy,
+    ScopedPolicy,
+    Shares,
+)
 from tests.reference.eviction import ReferencePolicy
 
 CAPACITY = 60
@@ -136,10 +144,17 @@ def lawful_leaf(cache: Cache, account: bytes) -> bool:
     )
 
 
-@pytest.mark.parametrize("kind", ["lru", "scoped"])
+def policy_of(kind: str, shares: Shares = SHARES) -> EvictionPolicy[int]:
+    if kind == "lru":
+        return LruPolicy()
+    learned = kind == "learned"
+    return ScopedPolicy(shares, LearnedReuse(shares.capacity_bytes) if learned else GreedyDual())
+
+
+@pytest.mark.parametrize("kind", ["lru", "greedy_dual", "learned"])
 @given(script=moves)
 def test_eviction_keeps_every_law(kind: str, script: Moves) -> None:
-    cache = Cache(LruPolicy() if kind == "lru" else ScopedPolicy(SHARES))
+    cache = Cache(policy_of(kind))
     for what, key, parent, account, size, cost in script:
         if what != "insert":
             cache.play(what, cache.some(key))
@@ -152,16 +167,19 @@ def test_eviction_keeps_every_law(kind: str, script: Moves) -> None:
                 for victim in victims:
                     cache.remove(victim)
                 cache.insert(key, entry_of(cache, key, parent, account, size, cost))
-            elif kind == "scoped":
+            elif kind != "lru":
                 freed = cache.policy.victims(1, account)
                 assert (freed is not None) == lawful_leaf(cache, account), "T4: never stops"
         cache.check()
         assert sum(e.size_bytes for e in cache.entries.values()) <= CAPACITY
 
 
+@pytest.mark.parametrize("kind", ["greedy_dual", "learned"])
 @given(script=moves, kept=st.sets(st.integers(0, 60), max_size=4))
-def test_protected_blocks_and_their_ancestors_are_no_victims(script: Moves, kept: set[int]) -> None:
-    cache = Cache(ScopedPolicy(Shares(CAPACITY, 0.0)))
+def test_protected_blocks_and_their_ancestors_are_no_victims(
+    kind: str, script: Moves, kept: set[int]
+) -> None:
+    cache = Cache(policy_of(kind, Shares(CAPACITY, 0.0)))
     for what, key, parent, account, size, cost in script:
         if what != "insert":
             cache.play(what, cache.some(key))
@@ -232,13 +250,16 @@ def test_the_policy_answers_as_the_reference_over_a_long_life(seed: int) -> None
             obvious.insert(key, entry)
 
 
+@pytest.mark.parametrize("learned", [False, True])
 @given(st.integers(1, 20), st.integers(1, 3), st.integers(5, 60))
 def test_a_flood_leaves_every_other_account_its_guarantee(
-    length: int, others: int, flood: int
+    learned: bool, length: int, others: int, flood: int
 ) -> None:
     """Unique prompts of one account, ten capacities of them; the others do not ask at all."""
     shares = Shares(240)
-    policy: ScopedPolicy[tuple[int, int]] = ScopedPolicy(shares)
+    policy: ScopedPolicy[tuple[int, int]] = ScopedPolicy(
+        shares, LearnedReuse(240) if learned else GreedyDual()
+    )
     for number in range(1, others + 1):
         for depth in range(length):
             parent = (number, depth - 1) if depth else None

@@ -28,6 +28,7 @@ __all__ = [
     "GreedyDual",
     "LearnedReuse",
     "LruPolicy",
+    "Order",
     "ScopedPolicy",
     "Shares",
 ]

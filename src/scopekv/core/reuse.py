@@ -22,11 +22,12 @@ Kind = tuple[int, ...]  # from the general to the particular: (uses, turn, place
 
 USES_MAX, TURNS_MAX, PLACES_MAX = 5, 3, 3
 BUCKETS = 21  # of the age, by half octaves from 1/128 of the capacity to 8 times the capacity
-GHOSTS_MAX = 131_072
+GHOSTS_MAX = 65_536  # names of what has left; about 20 MB
 _FIRST_FRACTION = 1 / 128
 _STEPS = 256  # a capacity; uses of one kind within a step are counted together
-_REFRESHES = 16  # a capacity: new tables
-_BORROWED_BLOCKS = 300.0  # weight of the kind above, in blocks
+_REFRESHES = 16  # a capacity: new tables,
+_REFRESH_USES = 64  # but not after fewer uses: a small cache would do nothing else
+_BORROWED_BLOCKS = 1000.0  # weight of the kind above, in blocks
 
 
 class _Batch:
@@ -45,7 +46,7 @@ class Use:
 
     def __init__(self, at: int, uses: int, turn: int, place: int) -> None:
         self.at, self.uses, self.turn, self.place = at, uses, turn, place
-        depth = min((place + 1).bit_length() // 2, PLACES_MAX)
+        depth = min((place + 1).bit_length() // 2, PLACES_MAX) if uses == 1 else 0
         self.kind: Kind = (min(uses, USES_MAX), min(turn, TURNS_MAX), depth)
         self.batch: _Batch | None = None
 
@@ -70,6 +71,7 @@ class ReuseModel(Generic[K]):
         self._stayed: dict[Kind, list[float]] = {}
         self._tables: dict[Kind, list[float]] = {}
         self._age_at = self._refresh_at = 0.0
+        self._uses = 0  # since the last refresh
 
     def first(self, key: K, size_bytes: int, parent: Use | None) -> Use:
         """A block comes in: maybe one that left not long ago."""
@@ -111,7 +113,9 @@ class ReuseModel(Generic[K]):
         if self.volume >= self._age_at:
             self._age_at = self.volume + self._capacity / _STEPS
             self._age()
-        if self.volume >= self._refresh_at:
+        self._uses += 1
+        if self.volume >= self._refresh_at and self._uses >= _REFRESH_USES:
+            self._uses = 0
             self._refresh_at = self.volume + self._capacity / _REFRESHES
             self._refresh({*self._tables, use.kind})
         elif use.kind not in self._tables:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scopekv.core.eviction import Entry, LruPolicy, ScopedPolicy, Shares
+from scopekv.core.eviction import (
+    Entry,
+    GreedyDual,
+    LearnedReuse,
+    LruPolicy,
+    Order,
+    ScopedPolicy,
+    Shares,
+)
 from scopekv.errors import Misuse
 
 A, B, C = (bytes([number]) * 16 for number in range(3))
@@ -208,8 +216,9 @@ def test_lru_goes_by_use_and_pin() -> None:
     assert cache.worth("a") == pytest.approx(0.1)
 
 
-def test_heaps_stay_bounded_over_a_long_life() -> None:
-    cache: ScopedPolicy[int] = ScopedPolicy(Shares(1000))
+@pytest.mark.parametrize("order", [GreedyDual(), LearnedReuse(1000)])
+def test_heaps_stay_bounded_over_a_long_life(order: Order[int]) -> None:
+    cache: ScopedPolicy[int] = ScopedPolicy(Shares(1000), order)
     for number in range(20_000):
         for victim in cache.victims(cache.used_bytes() + 10 - 1000, A) or ():
             cache.remove(victim)

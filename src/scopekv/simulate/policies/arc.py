@@ -55,7 +55,8 @@ class ArcPolicy(LruPolicy[K]):
         while len(self._lost_once) > max(0, self._capacity - len(self._once)):
             self._lost_once.popitem(last=False)
         names = self._lost_once, self._lost_often
-        while sum(map(len, (self._once, self._often, *names))) > 2 * self._capacity:
+        room = max(0, 2 * self._capacity - len(self._once) - len(self._often))
+        while sum(map(len, names)) > room:
             (self._lost_often or self._lost_once).popitem(last=False)
 
     def victims(

@@ -53,8 +53,11 @@ class OptimalPolicy(LruPolicy[int]):
     def touch(self, key: int) -> None:
         self._used_again(key)
 
+    def _due_at(self, key: int) -> int:
+        return self._future.use(key)
+
     def _used_again(self, key: int) -> None:
-        due = self._due[key] = self._future.use(key)
+        due = self._due[key] = self._due_at(key)
         heapq.heappush(self._heap, (-due, -self._entries[key].depth, key))
 
     def remove(self, key: int) -> None:
@@ -79,3 +82,18 @@ class OptimalPolicy(LruPolicy[int]):
         for entry in taken:
             heapq.heappush(self._heap, entry)
         return list(found) if size_bytes <= 0 else None
+
+
+class ToldWhetherPolicy(OptimalPolicy):
+    """LRU that is told whether a block will ever be used again, and not when.
+
+    What nobody uses again goes first. A bound for those who predict whether and know no rhythm.
+    """
+
+    def __init__(self, future: Future) -> None:
+        super().__init__(future)
+        self._serial = 0
+
+    def _due_at(self, key: int) -> int:
+        self._serial += 1
+        return NEVER if super()._due_at(key) == NEVER else NEVER - self._serial
