@@ -7,7 +7,7 @@ import click
 from scopekv import __version__
 from scopekv.cli.verbs import LazyGroup
 
-_VERBS = ("up", "gateway", "admin", "tiers", "bench", "audit", "simulate")
+_VERBS = ("up", "gateway", "admin", "tiers", "bench", "audit", "simulate", "calibrate")
 
 
 @click.group(

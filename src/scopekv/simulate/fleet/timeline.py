@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-BINS_MAX = 240
+BINS_MAX = 120
 
 
 @dataclass(slots=True)
