@@ -97,7 +97,6 @@ class Fleet:
             if progress is not None and not self._number & 255:
                 progress(self._number)
         clock.run_out()
-        self.counts.ended_at = clock.now
 
     def _arrive(self, request: TracedRequest) -> None:
         if request.block_tokens != self._block_tokens:
@@ -151,6 +150,7 @@ class Fleet:
 
     def _done(self, job: Job) -> None:
         self.route.ended(job, self.clock.now)
+        self.counts.ended_at = self.clock.now
 
     def _rejected(self, job: Job) -> None:
         self.route.ended(job, self.clock.now)

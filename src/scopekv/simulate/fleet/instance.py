@@ -102,7 +102,8 @@ class Instance:
         heapq.heappop(self._ready)
         now = self._clock.now
         self._computing, job.started_at = job, now
-        steps = -(-(job.input_tokens - job.cached_tokens) // self._speeds.prefill.chunk_tokens)
+        computed = max(1, job.input_tokens - job.cached_tokens)
+        steps = -(-computed // self._speeds.prefill.chunk_tokens)
         seconds += steps * self._speeds.step_seconds(len(self._ends))
         self.busy_seconds += seconds
         self._pace(steps / seconds if seconds > 0 else 0.0)
