@@ -297,7 +297,8 @@ class _Plan(Generic[K]):
             self._own_known = self._own_known and parent.account != self._account
 
     def close(self) -> None:
-        """Put every heap back as it was."""
+        """Have what was taken out of heaps put back at the next search, if it is still there."""
         self._draft.close()
+        young = self._policy._young
         for node in self._popped:
-            self._policy._lanes[node.account][node.size_bytes].push(node)
+            young[node.key] = node

@@ -119,7 +119,7 @@ class Ledger:
 class Draft:
     """A ledger as it would be after some takes. Changes no figure of the ledger."""
 
-    __slots__ = ("_heap", "_ledger", "_offered", "_out", "_used")
+    __slots__ = ("_heap", "_held", "_ledger", "_offered", "_out", "_used")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -127,6 +127,7 @@ class Draft:
         self._used: dict[bytes, int] = {}  # where it differs from the ledger
         self._out: set[bytes] = set()  # accounts whose entry was popped
         self._offered: dict[bytes, int] = {}  # and put back: with this size
+        self._held: bytes | None = None  # put back, and larger than all in the heap
 
     def used_bytes(self, account: bytes) -> int:
         used = self._used.get(account)
@@ -134,8 +135,14 @@ class Draft:
 
     def largest(self) -> bytes | None:
         """The account that holds most; pops it: `offer` it again to have it considered again."""
-        while self._heap:
-            negative, account = heapq.heappop(self._heap)
+        heap, held, self._held = self._heap, self._held, None
+        if held is not None and (used := self.used_bytes(held)):
+            self._offered.pop(held, None)
+            if not heap or used > -heap[0][0]:
+                return held
+            heapq.heappush(heap, (-used, held))
+        while heap:
+            negative, account = heapq.heappop(heap)
             if -negative == self.used_bytes(account) > 0:
                 self._out.add(account)
                 self._offered.pop(account, None)
@@ -146,9 +153,13 @@ class Draft:
 
     def offer(self, account: bytes) -> None:
         used = self.used_bytes(account)
-        if used and self._offered.get(account) != used:
-            self._offered[account] = used
-            self._out.add(account)
+        if not used or self._offered.get(account) == used or account == self._held:
+            return
+        self._offered[account] = used
+        self._out.add(account)
+        if self._held is None and (not self._heap or used > -self._heap[0][0]):
+            self._held = account  # sizes in the heap are the present ones, or too large
+        else:
             heapq.heappush(self._heap, (-used, account))
 
     def take(self, account: bytes, size_bytes: int) -> None:

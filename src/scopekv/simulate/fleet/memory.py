@@ -141,7 +141,8 @@ class Memory:
         """Which are worth writing. What would have to go is looked up once for all of them."""
         policy, size, capacity = self.policy, self._block_bytes, self._capacity
         account, worth = entries[0].account, None
-        if (len(policy) + len(wanted)) * size > capacity:
+        short = (len(policy) + len(wanted)) * size > capacity
+        if short and not policy.guaranteed(account, size * len(wanted)):
             victims = policy.victims(size, account)
             worth = max(map(policy.worth, victims)) if victims else None
 
