@@ -36,7 +36,9 @@ _METRICS_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class EngineAsked:
+    """Which engine, how to call it, and how far to go."""
+
     url: str
     model: str
     key: str
@@ -99,7 +101,7 @@ def calibrate(url: str, out: Path, api_key_file: Path | None, **options: Any) ->
     key = os.environ.get("SCOPEKV_API_KEY", "")
     if api_key_file is not None:
         key = api_key_file.read_text("utf-8").strip()
-    asked = _Asked(url=url.rstrip("/"), key=key or "none", **options)
+    asked = EngineAsked(url=url.rstrip("/"), key=key or "none", **options)
 
     parent = out.absolute().parent
     if not os.access(parent, os.W_OK):
@@ -115,7 +117,7 @@ def calibrate(url: str, out: Path, api_key_file: Path | None, **options: Any) ->
         click.echo(f"written: {out}")
 
 
-async def measure(asked: _Asked, say: Callable[[str], None]) -> Speeds:
+async def measure(asked: EngineAsked, say: Callable[[str], None]) -> Speeds:
     """Ask the engine and fit what it did. Raises Unavailable where it does not answer."""
     async with target(asked.url, asked.model) as server:
         metrics = await _get(server, "/metrics", asked.key)
@@ -142,7 +144,7 @@ async def measure(asked: _Asked, say: Callable[[str], None]) -> Speeds:
 class _Probe:
     """Sends prompts of random token ids, each new unless it is meant to be cached."""
 
-    def __init__(self, server: Target, asked: _Asked) -> None:
+    def __init__(self, server: Target, asked: EngineAsked) -> None:
         self._server, self._asked = server, asked
         self._dice = random.Random(asked.seed)  # noqa: S311 - prompts of no meaning
 

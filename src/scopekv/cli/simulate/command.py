@@ -48,7 +48,9 @@ _folder = click.Path(file_okay=False, path_type=Path)
     help=f"Of every memory. [default: {AS_BUILT}]",
 )
 @click.option("--route", type=click.Choice(ROUTES), help="[default: scopekv]")
-@click.option("--isolation", type=click.Choice(list(Isolation)), help="[default: layered]")
+@click.option(
+    "--isolation", type=click.Choice([each.value for each in Isolation]), help="[default: layered]"
+)
 @click.option(
     "--tenants",
     multiple=True,

@@ -125,11 +125,12 @@ def workload_of(
     `block_tokens` says otherwise. Coding conversations share their tool definitions where they
     have equally many tokens of them (`traces.weka`).
     """
+    begins = _arrivals(arrivals)
     name, _, rest = text.partition(":")
     if name in ("article", "routing", "synthetic") and not Path(text).exists():
         numbers = _numbers(pairs([rest], name))
         return _made(name, numbers, limit)
-    trace = open_trace(Path(text), arrivals=_arrivals(arrivals), share_tools=True)
+    trace = open_trace(Path(text), arrivals=begins, share_tools=True)
     own = next(iter(trace)).block_tokens
     if block_tokens is None and own < BLOCK_TOKENS and BLOCK_TOKENS % own == 0:
         block_tokens = BLOCK_TOKENS
