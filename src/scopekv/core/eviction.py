@@ -251,9 +251,9 @@ class _Plan(Generic[K]):
             slack -= self._guarantee
         found: _Node[K] | None = None
         for size, lane in self._policy._lanes.get(name, {}).items():
-            if size <= slack and (node := self._settle(lane.heap)) is not None:
-                if found is None or node.rank() < found.rank():
-                    found = node
+            node = self._settle(lane.heap) if size <= slack else None
+            if node is not None and (found is None or node.rank() < found.rank()):
+                found = node
         return found
 
     def _settle(self, heap: _Queue[K]) -> _Node[K] | None:
