@@ -13,6 +13,7 @@ from scopekv.simulate.fleet.figures import figures_of
 from scopekv.simulate.fleet.fleet import Fleet
 from scopekv.simulate.fleet.identity import Isolation
 from scopekv.simulate.fleet.isolation_cost import RANDOM_BOUND, allowed_by_isolation
+from scopekv.simulate.fleet.memory import POLICIES
 from scopekv.simulate.fleet.plan import AS_BUILT, FleetPlan
 from scopekv.simulate.fleet.replay import fleet_for, replay
 from scopekv.simulate.fleet.speeds import BUILT_IN
@@ -39,7 +40,7 @@ plans = st.builds(
     tiers=st.dictionaries(
         st.sampled_from(["host", "disk", "remote"]), st.sampled_from([1e5, 1e6, math.inf])
     ),
-    policy=st.sampled_from([AS_BUILT, "lru", "scopekv"]),
+    policy=st.sampled_from([AS_BUILT, *POLICIES]),
     route=st.sampled_from(["scopekv", "random", "session"]),
     isolation=st.sampled_from(list(Isolation)),
     seed=st.integers(0, 3),

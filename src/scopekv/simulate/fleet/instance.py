@@ -114,12 +114,10 @@ class Instance:
         memory, names, size = self.memory, job.names, job.block_tokens
         end = memory.leading(names)
         answer = -(-job.output_tokens // size)
-        for name in names[:end]:
-            memory.policy.pin(name)
+        memory.pin(names[:end])
         gone = memory.make_room(len(names) - end + answer, job.account)
         if gone is None:
-            for name in reversed(names[:end]):
-                memory.policy.unpin(name)
+            memory.unpin(names[:end])
             return None
         job.found = {ENGINE: end}
         copied = self._from_tiers(job, end)
@@ -130,8 +128,7 @@ class Instance:
         new = [index for index in range(end, len(names)) if names[index] not in memory]
         made = [names[index] for index in new]
         memory.put(made, [job.entries[index] for index in new])
-        for name in names[end:]:
-            memory.policy.pin(name)
+        memory.pin(names[end:])
         if made or gone:
             self._changed(self, ENGINE, made, gone)
         left = min(job.cached_tokens, job.input_tokens - 1)
@@ -218,8 +215,7 @@ class Instance:
             self._pace(1 / step if step else 0.0)
 
     def _end(self, job: Job) -> None:
-        for name in reversed(job.names):
-            self.memory.policy.unpin(name)
+        self.memory.unpin(job.names)
         self.memory.reserved -= job.reserved_blocks
         self.in_flight -= 1
         self._done(job)

@@ -7,23 +7,30 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from scopekv.core.admission import Admission, expected_worth
-from scopekv.core.eviction import Entry, EvictionPolicy, LruPolicy, ScopedPolicy, Shares
+from scopekv.core.eviction import (
+    Entry,
+    EvictionPolicy,
+    LearnedReuse,
+    LruPolicy,
+    ScopedPolicy,
+    Shares,
+)
 from scopekv.core.reasons import AdmissionReason
 from scopekv.errors import Misuse
+from scopekv.simulate.policies import ArcPolicy, FifoPolicy, S3FifoPolicy
 
-Maker = Callable[[int], EvictionPolicy[int]]  # from the capacity in bytes
+Maker = Callable[[int, int], EvictionPolicy[int]]  # from the capacity in blocks, and in bytes
 _KEY_MASK = (1 << 128) - 1
-
-
-def _scoped(capacity_bytes: int) -> EvictionPolicy[int]:
-    return ScopedPolicy(Shares(capacity_bytes))
-
-
-def _lru(_capacity_bytes: int) -> EvictionPolicy[int]:
-    return LruPolicy()
-
-
-POLICIES: dict[str, Maker] = {"lru": _lru, "scopekv": _scoped}
+POLICIES: dict[str, Maker] = {
+    "lru": lambda _blocks, _bytes: LruPolicy(),
+    "fifo": lambda _blocks, _bytes: FifoPolicy(),
+    "arc": lambda blocks, _bytes: ArcPolicy(blocks),
+    "s3-fifo": lambda blocks, _bytes: S3FifoPolicy(blocks),
+    "gdsf": lambda _blocks, size: ScopedPolicy(Shares(size)),
+    "scopekv": lambda _blocks, size: ScopedPolicy(Shares(size), LearnedReuse(size)),
+}
+_KNOW_NO_CHAINS = frozenset(("lru", "fifo", "arc", "s3-fifo"))
+_KNOW_NO_PINS = frozenset(("fifo", "s3-fifo"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +52,18 @@ class Memory:
     """Blocks by name. Conservation: stored - evicted = len. All blocks are of one size."""
 
     __slots__ = (
-        *("_admission", "_block_bytes", "_blocks", "_capacity", "evicted", "policy", "refused"),
-        *("reserved", "stored"),
+        *("_admission", "_block_bytes", "_blocks", "_capacity", "_from_tail", "_pins", "evicted"),
+        *("policy", "refused", "reserved", "stored"),
     )
 
     def __init__(self, room: Room, block_bytes: int) -> None:
         self._blocks, self._block_bytes = room.blocks, block_bytes
         infinite = math.isinf(room.blocks)
         self._capacity = 1 << 62 if infinite else int(room.blocks) * block_bytes
-        self.policy = POLICIES["lru" if infinite else room.policy](self._capacity)
+        name = "lru" if infinite else room.policy
+        self.policy = POLICIES[name](0 if infinite else int(room.blocks), self._capacity)
+        self._from_tail = name in _KNOW_NO_CHAINS
+        self._pins: dict[int, int] | None = {} if name in _KNOW_NO_PINS else None
         self._admission = Admission() if room.admits and not infinite else None
         self.stored = self.evicted = self.refused = 0
         self.reserved = 0  # blocks in use that have no name: of answers
@@ -79,6 +89,8 @@ class Memory:
         short = len(self.policy) + self.reserved + blocks - self._blocks
         if short <= 0:
             return []
+        if self._pins is not None:
+            protected = self._pins.keys() | protected
         victims = self.policy.victims(int(short) * self._block_bytes, account, protected)
         if victims is not None:
             for name in victims:
@@ -86,17 +98,41 @@ class Memory:
             self.evicted += len(victims)
         return victims
 
+    def pin(self, names: Sequence[int]) -> None:
+        """Blocks are in use until they are unpinned as often."""
+        if self._pins is None:
+            for name in names:
+                self.policy.pin(name)
+            return
+        for name in names:
+            self._pins[name] = self._pins.get(name, 0) + 1
+
+    def unpin(self, names: Sequence[int]) -> None:
+        """Undo one `pin` of a prompt's blocks, the last one first, as vLLM frees them."""
+        if self._pins is None:
+            for name in reversed(names):
+                self.policy.unpin(name)
+            return
+        for name in names:
+            if self._pins[name] > 1:
+                self._pins[name] -= 1
+            else:
+                del self._pins[name]
+
     def put(self, names: Sequence[int], entries: Sequence[Entry[int]]) -> None:
-        """Insert blocks for which there is room, the last one first: a chain goes from its tail."""
-        insert = self.policy.insert
-        for index in range(len(names) - 1, -1, -1):
+        """Insert blocks for which there is room.
+
+        For a policy that knows no chains the last one first, so that a chain goes from its tail.
+        """
+        insert, places = self.policy.insert, range(len(names))
+        for index in reversed(places) if self._from_tail else places:
             insert(names[index], entries[index])
         self.stored += len(names)
 
     def touch(self, names: Sequence[int]) -> None:
-        """A use of each, the last one first."""
+        """A use of each, in the same order."""
         touch = self.policy.touch
-        for name in reversed(names):
+        for name in reversed(names) if self._from_tail else names:
             touch(name)
 
     def offer(
