@@ -12,7 +12,7 @@ from scopekv.simulate.fleet.counts import Counts
 from scopekv.simulate.fleet.identity import Identities, Isolation
 from scopekv.simulate.fleet.instance import Instance
 from scopekv.simulate.fleet.job import Job
-from scopekv.simulate.fleet.memory import Memory, Room
+from scopekv.simulate.fleet.memory import TIER_POLICY, Memory, Room
 from scopekv.simulate.fleet.placing import make_route
 from scopekv.simulate.fleet.plan import AS_BUILT, FleetPlan
 from scopekv.simulate.fleet.speeds import TIERS
@@ -52,7 +52,7 @@ class Fleet:
 
     def _memory(self, name: str, tokens: float) -> Memory:
         as_built, engine = self.plan.policy == AS_BUILT, name == "engine"
-        policy = ("lru" if engine else "scopekv") if as_built else self.plan.policy
+        policy = ("lru" if engine else TIER_POLICY) if as_built else self.plan.policy
         blocks = math.inf if math.isinf(tokens) else tokens // self._block_tokens
         if blocks < 1:
             raise Misuse(

@@ -29,6 +29,7 @@ POLICIES: dict[str, Maker] = {
     "gdsf": lambda _blocks, size: ScopedPolicy(Shares(size)),
     "scopekv": lambda _blocks, size: ScopedPolicy(Shares(size), LearnedReuse(size)),
 }
+TIER_POLICY = "gdsf"  # of the tiers as they are: store/tier.py, host_policy.py
 _KNOW_NO_CHAINS = frozenset(("lru", "fifo", "arc", "s3-fifo"))
 _KNOW_NO_PINS = frozenset(("fifo", "s3-fifo"))
 
