@@ -10,7 +10,7 @@ from scopekv.core.eviction import Entry
 from scopekv.errors import Misuse
 from scopekv.simulate.fleet.clock import Clock
 from scopekv.simulate.fleet.histogram import Histogram
-from scopekv.simulate.fleet.memory import Memory, Room
+from scopekv.simulate.fleet.memory import POLICIES, Memory, Room
 from scopekv.simulate.fleet.timeline import BINS_MAX, Timeline
 from scopekv.simulate.fleet.unlimited import Unlimited
 
@@ -72,7 +72,7 @@ def entries(names: list[int]) -> list[Entry[int]]:
     return [Entry(b"a", parents[n], n, 100, 0.1) for n in range(len(names))]
 
 
-@pytest.mark.parametrize("policy", ["lru", "scopekv"])
+@pytest.mark.parametrize("policy", ["lru", "fifo", "arc", "gdsf", "scopekv"])
 def test_a_memory_evicts_from_the_tail_and_its_counts_add_up(policy: str) -> None:
     memory = Memory(Room(4, policy), 100)
     new, gone = memory.offer([1, 2, 3], entries([1, 2, 3]))
@@ -81,6 +81,19 @@ def test_a_memory_evicts_from_the_tail_and_its_counts_add_up(policy: str) -> Non
     assert (new, gone) == ([7, 8], [3])
     assert memory.leading([1, 2, 3]) == 2
     assert memory.stored - memory.evicted == len(memory) == 4
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_blocks_in_use_are_no_victims_whatever_the_policy(policy: str) -> None:
+    memory = Memory(Room(3, policy), 100)
+    memory.put([1, 2, 3], entries([1, 2, 3]))
+    memory.pin([1, 2, 3])
+    assert memory.make_room(1, b"a") is None
+    memory.unpin([1, 2, 3])
+    gone = memory.make_room(1, b"a")
+    assert gone is not None
+    assert len(gone) == 1
+    assert len(memory) == 2
 
 
 def test_what_is_larger_than_a_memory_is_kept_from_its_head() -> None:
