@@ -92,7 +92,14 @@ def keys(stage: Stage) -> Keys:
 
 
 # Left out of `make check`: databases, processes, and tests that start pytest anew.
-_SLOW = ("contracts/", "cases/test_planted_leak", "unit/engines/test_", "unit/cli/test_bench")
+_SLOW = (
+    "contracts/",
+    "cases/test_planted_leak",
+    "unit/engines/test_",
+    "unit/cli/test_bench",
+    "unit/cli/test_lint",
+    "http/test_doctor",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

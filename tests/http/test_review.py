@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from scopekv.errors import Unavailable
+from scopekv.gateway.apis.chat import CHAT_API
 from scopekv.gateway.bodies import stripped
 from scopekv.simulate.client import CHAT
 from scopekv.simulate.stage import Stage
@@ -33,7 +34,7 @@ async def test_i1_a_name_for_media_never_reaches_the_engine(stage: Stage, keys: 
 async def test_media_names_go_wherever_they_stand() -> None:
     part = {"type": "input_audio", "input_audio": {"data": ""}, "uuid": "u"}
     messages = [{"role": "user", "content": [part]}, {"role": "user", "content": "uuid"}]
-    clean = stripped({"model": "m", "messages": messages})["messages"]
+    clean = stripped({"model": "m", "messages": messages}, CHAT_API)["messages"]
     assert "uuid" not in clean[0]["content"][0]
     assert clean[1] == messages[1]
 

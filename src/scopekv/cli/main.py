@@ -7,7 +7,10 @@ import click
 from scopekv import __version__
 from scopekv.cli.verbs import LazyGroup
 
-_VERBS = ("up", "gateway", "admin", "tiers", "bench", "audit", "simulate", "calibrate")
+_VERBS = (
+    *("up", "gateway", "admin", "tiers", "bench", "audit", "explain", "lint", "doctor"),
+    *("simulate", "calibrate"),
+)
 
 
 @click.group(
@@ -25,4 +28,6 @@ def main() -> None:
     scopekv gateway --help       in front of vLLM servers that you run
     scopekv tiers config         host memory, disk and shared stores for your own engines
     scopekv bench article        the worked example: what isolation costs, measured
+    scopekv explain REQUEST_ID   why a request of yours was not read from the cache
+    scopekv lint FILE            the same for prompts that were not sent yet
     """

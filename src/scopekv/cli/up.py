@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import shlex
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +29,7 @@ from scopekv.gateway.instances import InstanceAddress
 from scopekv.gateway.settings import DEFAULT_PORT, GatewaySettings
 
 PLUGIN = "scopekv"
+UP_FILE = "up.toml"
 
 
 @click.command()
@@ -84,7 +88,7 @@ def up(
             kv_cache_gib=kv_cache_gib,
             max_model_len=max_model_len,
             extra_env=plugin_environment(
-                world, gateway_settings.instance_group, _own_url(gateway_settings)
+                world, gateway_settings.instance_group, own_url(gateway_settings)
             ),
             tiers=wanted,
             # One engine is never chosen among: its events would be work for nothing.
@@ -98,6 +102,7 @@ def up(
             full = replace(gateway_settings, instances=found)
             shown = demo.prepare(world.registry) if with_demo else None
             gateway = await stack.enter_async_context(gateway_running(full, world))
+            stack.enter_context(described(folder, full))
             if shown is not None:
                 with console.status("Reading the public document into the cache ..."):
                     await gateway.warmer.settle()
@@ -123,8 +128,35 @@ def plugin_environment(world: World, instance_group: str, broker_url: str) -> di
     return env
 
 
-def _own_url(settings: GatewaySettings) -> str:
-    """Where engines on this machine reach the gateway."""
+@contextmanager
+def described(folder: Path, settings: GatewaySettings) -> Iterator[None]:
+    """Keep `up.toml` in the data directory: where this deployment's gateway and engines are.
+
+    For `scopekv audit`, which reads it where it is told no other. It has the engines' API keys, so
+    it is for the owner alone.
+    """
+    path = folder / UP_FILE
+    lines = [f"host = {_quoted(settings.host)}", f"port = {settings.port}"]
+    for one in settings.instances:
+        lines += ["[[instances]]", f"name = {_quoted(one.name)}", f"url = {_quoted(one.url)}"]
+        lines.append(f"api_key = {_quoted(one.api_key)}")
+    path.unlink(missing_ok=True)  # a killed one's; made anew, its mode is ours from the start
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write("\n".join((*lines, "")))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: JSON's escapes are all among TOML's."""
+    return json.dumps(text)
+
+
+def own_url(settings: GatewaySettings) -> str:
+    """Where programs on this machine reach the gateway."""
     any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
     host = any_address.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

@@ -195,8 +195,7 @@ class _Plan(Generic[K]):
         self._idle = [name for name in policy._ledger.idle(self._guarantee) if name != account]
         self._gone: dict[K, int] = {}  # children that would be gone
         self._popped: list[Node[K]] = []
-        self._own: Node[K] | None = None
-        self._own_known = False  # until a block of the asking account is taken
+        self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # as far as looked at
         self.taken: dict[K, None] = {}
 
     def choose(self) -> Node[K] | None:
@@ -204,9 +203,7 @@ class _Plan(Generic[K]):
         for idle in self._idle:
             if node := self._first(idle):
                 return node
-        if not self._own_known:
-            self._own, self._own_known = self._first(self._account), True
-        own = self._own
+        own = self._first(self._account)
         above = self._draft.used_bytes(self._account) > self._guarantee
         while (name := self._draft.largest()) is not None:
             node = own if name == self._account else self._first(name)
@@ -225,14 +222,18 @@ class _Plan(Generic[K]):
         slack = self._draft.used_bytes(name)
         if name != self._account:
             slack -= self._guarantee
-        found: Node[K] | None = None
-        best: Rank = ()
+        best: tuple[Rank, Node[K]] | None = None
+        heads = self._heads
         for (size, _), lane in self._policy._lanes.get(name, {}).items():
-            if size <= slack and (node := self._settle(lane)) is not None:
-                value = self._policy._order.value(node)
-                if found is None or value < best:
-                    found, best = node, value
-        return found
+            if size > slack:
+                continue
+            if lane not in heads:
+                node = self._settle(lane)
+                heads[lane] = None if node is None else (self._policy._order.value(node), node)
+            head = heads[lane]
+            if head is not None and (best is None or head[0] < best[0]):
+                best = head
+        return None if best is None else best[1]
 
     def _settle(self, lane: Lane[K]) -> Node[K] | None:
         """The head of a lane that may go; it stays in its place."""
@@ -249,12 +250,12 @@ class _Plan(Generic[K]):
     def take(self, node: Node[K]) -> None:
         """Count the block as gone; its parent may be next."""
         # It is the head of its lane: `choose` has just looked at it.
-        self._popped.append(self._policy._lane_of(node).pop())
+        lane = self._policy._lane_of(node)
+        del self._heads[lane]
+        self._popped.append(lane.pop())
         self.taken[node.key] = None
         self._draft.take(node.account, node.size_bytes)
         self._draft.offer(node.account)
-        if node.account == self._account:
-            self._own_known = False
         if node.parent is None:
             return
         self._gone[node.parent] = self._gone.get(node.parent, 0) + 1
@@ -262,10 +263,11 @@ class _Plan(Generic[K]):
         if parent is None or parent.pins or parent.key in self._protected:
             return
         if self._gone[node.parent] == self._policy._children[node.parent]:
+            lane = self._policy._lane_of(parent)
+            self._heads.pop(lane, None)
             if not parent.stamp:
-                self._policy._lane_of(parent).push(parent)
+                lane.push(parent)
             self._draft.offer(parent.account)  # it may have had nothing to give before
-            self._own_known = self._own_known and parent.account != self._account
 
     def close(self) -> None:
         """Have what was taken out of heaps put back at the next search, if it is still there."""

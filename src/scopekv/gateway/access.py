@@ -89,12 +89,20 @@ class Access:
             epoch = await self._kept(self._epochs, owner, lambda: self._registry.epoch(owner))
         return epoch
 
-    async def audit(self, principal: Principal, action: str, resource: str, reason: str) -> None:
-        """Append what a principal tried and was refused."""
+    async def audit(
+        self,
+        principal: Principal,
+        action: str,
+        resource: str,
+        reason: str,
+        *,
+        outcome: str = "denied",
+    ) -> None:
+        """Append what a principal tried, and what came of it."""
         actor = f"{principal.org}/{principal.name}"
         await asyncio.to_thread(
             lambda: self._registry.audit(
-                actor=actor, action=action, resource=resource, outcome="denied", reason=reason
+                actor=actor, action=action, resource=resource, outcome=outcome, reason=reason
             )
         )
 
@@ -136,12 +144,15 @@ class Access:
 
 
 def _credential(request: Request) -> bytes:
+    """The API key: a bearer token, or without one what Anthropic's clients send as x-api-key."""
     given = request.header_all(b"authorization")
-    if not given:
+    plain = [] if given else [b"bearer " + key for key in request.header_all(b"x-api-key")]
+    found = given or plain
+    if not found:
         raise Unauthenticated(_NO_KEY)
-    if len(given) > 1:
-        raise Unauthenticated("two Authorization headers: send one")
-    kind, _, key = given[0].partition(b" ")
+    if len(found) > 1:
+        raise Unauthenticated("two Authorization or x-api-key headers: send one")
+    kind, _, key = found[0].partition(b" ")
     if kind.lower() != b"bearer" or not key.strip():
         raise Unauthenticated(_NO_KEY)
     return key.strip()

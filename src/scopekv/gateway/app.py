@@ -17,8 +17,12 @@ from scopekv.gateway.admin_http import PREFIX as ADMIN
 from scopekv.gateway.admin_http import handle as handle_admin
 from scopekv.gateway.admin_http import revocation_of, settled
 from scopekv.gateway.administration import Administration
+from scopekv.gateway.apis import APIS
+from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, worded
+from scopekv.gateway.counting import TokenCount
 from scopekv.gateway.discovery import Discovery
-from scopekv.gateway.errors_http import http_error
+from scopekv.gateway.errors_http import failure_of, http_error
+from scopekv.gateway.explaining import EXPLAIN, Explainer, Recents
 from scopekv.gateway.http.limits import RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
@@ -29,7 +33,9 @@ from scopekv.gateway.leases_http import LEASES_PATH, Leases
 from scopekv.gateway.locating import IndexLocator
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.permits import Issuer
-from scopekv.gateway.relay import CHAT, COMPLETIONS, Relay
+from scopekv.gateway.probes import Probes
+from scopekv.gateway.reading import Reader
+from scopekv.gateway.relay import Relay
 from scopekv.gateway.retention import Expirer
 from scopekv.gateway.revocation import Revoker
 from scopekv.gateway.routing import Router
@@ -85,12 +91,20 @@ class Gateway:
         self.locator = IndexLocator(self.fleet, issuer)
         self.router = Router(self.fleet, self.metrics, settings.routing.in_flight_max, self.locator)
         self.room = WaitingRoom(self.fleet, settings.routing)
+        self.probes = Probes(self.access, self.metrics, settings.probes)
+        reader = Reader(self.access, self.probes)
+        recents = Recents()
+        explainer = Explainer(self.access, self.router, recents, settings.retention)
         relay = Relay(
-            *(self.access, issuer, self.notes, self.fleet, self.router, self.room, self.metrics)
+            *(self.access, reader, self.probes, issuer, self.notes),
+            *(self.fleet, self.router, self.room),
+            metrics=self.metrics,
+            recents=recents,
         )
         self._routes: dict[tuple[str, str], Route] = {
-            ("POST", CHAT): relay.serve,
-            ("POST", COMPLETIONS): relay.serve,
+            **{("POST", path): relay.serve for path in APIS},
+            ("POST", COUNT_TOKENS): TokenCount(reader, self.router, self.metrics).serve,
+            ("POST", EXPLAIN): explainer.serve,
             ("POST", LEASES_PATH): self.leases.serve,
             ("GET", "/v1/models"): self._models,
             ("GET", "/healthz"): self._healthz,
@@ -123,6 +137,7 @@ class Gateway:
     async def stop(self) -> None:
         """Answer what is under way, then end everything that was started."""
         await self._server.close(grace_seconds=self._settings.stop_seconds_max)
+        await self.probes.stop()
         await self.discovery.stop()
         await self.warmer.stop()
         await self.expirer.stop()
@@ -141,6 +156,8 @@ class Gateway:
             if methods:
                 raise Misuse(f"{request.path} takes {', '.join(methods)}")
             raise NotFound(f"there is no {request.path[:120]!r} here; see GET /v1/models")
+        if request.path.startswith(MESSAGES):
+            reply.worded = worded
         try:
             await route(request, reply)
         except ScopeKVError as error:
@@ -223,6 +240,4 @@ def _failure(error: Exception) -> Failure:
             trace = trace.tb_next
         place = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace else "?"
         log.error("unexpected %s in %s", type(error).__name__, place)
-    status, body = http_error(error)
-    detail = body["error"]
-    return Failure(status, detail["message"], detail["type"], detail["code"])
+    return failure_of(error)

@@ -11,6 +11,7 @@ import msgspec
 
 from scopekv.core.tickets import USES_MAX
 from scopekv.errors import Misuse
+from scopekv.gateway.apis.api import Api
 from scopekv.gateway.tokens import Tokens
 
 STRIPPED = frozenset(
@@ -47,11 +48,6 @@ def read_body(data: bytes) -> dict[str, Any]:
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
         raise Misuse("stream must be true or false")
-    options = body.get("stream_options")
-    if options is not None and not isinstance(options, dict):
-        raise Misuse("stream_options must be an object")
-    if options is not None and not isinstance(options.get("include_usage"), bool | None):
-        raise Misuse("stream_options.include_usage must be true or false")
     if not isinstance(body.get("user"), str | None):
         raise Misuse("user must be a string")  # ignored, it would narrow nothing
     return body
@@ -80,14 +76,13 @@ def sequences(body: dict[str, Any]) -> int:
     return count
 
 
-def stripped(body: dict[str, Any]) -> dict[str, Any]:
+def stripped(body: dict[str, Any], api: Api) -> dict[str, Any]:
     """The client's body without what only the server may set; a stream always counts usage."""
     clean = {key: value for key, value in body.items() if key not in STRIPPED}
-    if isinstance(clean.get("messages"), list):
-        clean["messages"] = [_without_names_of_media(message) for message in clean["messages"]]
-    if clean.get("stream"):
-        clean["stream_options"] = {**(clean.get("stream_options") or {}), "include_usage": True}
-    return clean
+    for name in ("messages", "input"):
+        if isinstance(clean.get(name), list):
+            clean[name] = [_without_names_of_media(message) for message in clean[name]]
+    return api.engine(clean)
 
 
 def _without_names_of_media(message: Any) -> Any:
@@ -107,19 +102,15 @@ def _without_names_of_media(message: Any) -> Any:
 
 
 def engine_body(
-    clean: dict[str, Any], *, salt: str, ticket: str | None, tokens: Tokens | None
+    clean: dict[str, Any], api: Api, *, salt: str, ticket: str | None, tokens: Tokens | None
 ) -> bytes:
-    """The body for an engine. With tokens, the text stays here: the engine reads the ids.
-
-    `messages` must be present all the same; of the last one the engine reads the role.
-    """
+    """The body for an engine. With tokens, the text stays here: the engine reads the ids."""
     body: dict[str, Any] = {**clean, "cache_salt": salt}
     parameters = b'{"scopekv":"%b"' % ticket.encode("ascii") if ticket is not None else b""
-    if tokens is not None and "messages" in clean:
-        body["messages"] = [{"role": clean["messages"][-1]["role"], "content": ""}]
-        parameters += b',"prompt_token_ids":[%b]' % tokens.json
-    elif tokens is not None:
-        body["prompt"] = msgspec.Raw(b"[%b]" % tokens.json)
+    if tokens is not None:
+        body = api.with_ids(body, tokens)
+        if api.ids_in_parameters:
+            parameters += b',"prompt_token_ids":[%b]' % tokens.json
     if parameters:
         body["kv_transfer_params"] = msgspec.Raw(parameters + b"}")
     return msgspec.json.encode(body)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scopekv import errors
+from scopekv.gateway.http.messages import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +70,10 @@ def http_error(
 def error_body(message: str, *, kind: str, code: str, param: str | None) -> dict[str, Any]:
     """The body of an error in OpenAI's shape."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An error as a server sends it."""
+    status, body = http_error(error)
+    detail = body["error"]
+    return Failure(status, detail["message"], detail["type"], detail["code"])

@@ -61,8 +61,8 @@ Built = Texts | str  # or why there is none
 async def built(answer: dict[str, Any]) -> Built:
     """Read what the engine told of its text, or say why it cannot be read. Some seconds of work."""
     try:
-        here = await asyncio.to_thread(_model_text, answer)
-        return Texts(here, await asyncio.to_thread(_model_text, answer), threading.Lock())
+        here = await asyncio.to_thread(read_model_text, answer)
+        return Texts(here, await asyncio.to_thread(read_model_text, answer), threading.Lock())
     except Misuse as error:
         return str(error)
 
@@ -106,7 +106,9 @@ def _texts(made: Texts, *, template: bool, tools: bool) -> Texts:
     return Texts(less(made.here), less(made.aside), made.lock)
 
 
-def _model_text(answer: dict[str, Any]) -> ModelText:
+def read_model_text(answer: dict[str, Any]) -> ModelText:
+    """Make a text of what `GET /v1/scopekv/template` tells. Raises `Misuse`."""
+
     def template(source: str | None) -> ChatTemplate | None:
         if source is None or answer["content_format"] != "string":
             return None

@@ -10,6 +10,7 @@ import msgspec
 
 from scopekv.core.backlogs import HEADER
 from scopekv.errors import Misuse, Unavailable
+from scopekv.gateway.apis import Api
 from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.http.messages import Headers, Request, end_to_end
 from scopekv.gateway.http.reply import Reply
@@ -18,13 +19,14 @@ from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.routing import Route
 from scopekv.gateway.usage import (
     Shares,
-    StreamTap,
+    Usage,
     hit_tokens,
     read_usage,
     take_report,
     with_detail,
 )
 
+REQUEST_ID = b"x-scopekv-request"
 ERROR_BYTES_MAX = 1 << 16
 ANSWER_BYTES_MAX = 64 << 20
 _JSON: Headers = [(b"content-type", b"application/json")]
@@ -43,18 +45,27 @@ _STRIPPED_PREFIXES = (b"x-scopekv-", b"x-vllm-", b"endpoint-load-metrics")
 CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name another tenant
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an answer said of the cache, and of what was fetched from tiers for it."""
+
+    usage: Usage | None
+    report: Mapping[str, Any] | None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Passing:
     """A good answer on its way to the client, and what is read of it in passing."""
 
-    path: str
-    body: Mapping[str, Any]
+    api: Api
+    body: dict[str, Any]
     detail: bool  # the client asked what was cached of each segment
     prompt: Prompt
     route: Route
     metrics: Metrics
+    request_id: str
 
-    async def whole(self, answer: UpstreamResponse, reply: Reply) -> None:
+    async def whole(self, answer: UpstreamResponse, reply: Reply) -> Told:
         content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
         usage = read_usage(content)
         self.route.answered(usage)
@@ -62,14 +73,14 @@ class Passing:
             self.metrics.counted(usage.prompt_tokens, hit_tokens(usage, self.prompt.segments))
             if self.detail:
                 content = with_detail(content, usage, Shares(self.prompt.segments), report)
-        self.metrics.answered(self.path, 200)
-        reply.send(200, passed(answer.headers), content)
+        self.metrics.answered(self.api.path, 200)
+        reply.send(200, self._headers(answer), self.api.answer(self.body, content))
+        return Told(usage, report)
 
-    async def stream(self, answer: UpstreamResponse, reply: Reply) -> None:
+    async def stream(self, answer: UpstreamResponse, reply: Reply) -> Told:
         """Pass a stream on. Its head waits for the first event: until then all can still change."""
-        options = self.body.get("stream_options") or {}
         shares = Shares(self.prompt.segments) if self.detail else None
-        tap = StreamTap(asked=options.get("include_usage") is True, shares=shares)
+        tap = self.api.tap(self.body, shares)
         # What has come goes on in one write: each wakes the client, and costs more than parsing.
         last = b""
         async for chunk in answer.stream():
@@ -77,20 +88,24 @@ class Passing:
             if not reply.started:
                 self.route.first_token()
                 if data:
-                    await reply.start(200, passed(answer.headers), data)
+                    await reply.start(200, self._headers(answer), data)
             elif answer.ended:
                 last = data
             elif data:
                 await reply.write(data)
         if not reply.started:
-            await reply.start(200, passed(answer.headers))
+            await reply.start(200, self._headers(answer))
         await reply.finish(last + tap.rest())
         self.route.answered(tap.usage)
-        self.metrics.answered(self.path, 200)
+        self.metrics.answered(self.api.path, 200)
         if tap.usage is not None:
             self.metrics.counted(
                 tap.usage.prompt_tokens, hit_tokens(tap.usage, self.prompt.segments)
             )
+        return Told(tap.usage, None)
+
+    def _headers(self, answer: UpstreamResponse) -> Headers:
+        return [*passed(answer.headers), (REQUEST_ID, self.request_id.encode())]
 
 
 async def pass_error(

@@ -79,6 +79,16 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Chat:
+    """A chat as rendered. `texts`: the parts of each message; `tools`: as the template had them."""
+
+    messages: Sequence[Message]
+    texts: Sequence[Sequence[str]]
+    tools: Sequence[Mapping[str, Any]] | None
+    rendered: Rendered
+
+
+@dataclass(frozen=True, slots=True)
 class _Stretch:
     end: int  # characters, exclusive
     part: Part
@@ -94,23 +104,11 @@ def chat_prompt(body: Mapping[str, Any], caller: Caller, model: ModelText) -> Pr
 
     Raises `Misuse` for messages that no template would take.
     """
-    given = body.get("messages")
-    if not isinstance(given, list) or not given:
-        raise Misuse("messages must be a list with at least one message")
     try:
-        if any(body.get(name) for name in _ENGINE_RENDERS):
-            raise NotRenderable("a field that changes what the template renders")
-        if body.get("add_generation_prompt") is False:
-            raise NotRenderable("a chat that its last message goes on with")
-        texts = [message_texts(message) for message in given]
-        messages = [
-            {"role": m["role"], "content": "\n".join(parts), **_extras(m)}
-            for m, parts in zip(given, texts, strict=True)
-        ]
-        tools = _tools(body, model)
-        rendered = _template(model, tools).render(messages, tools)
+        chat = rendered_chat(body, model)
     except NotRenderable:
         return private_prompt(caller)
+    messages, texts, tools, rendered = chat.messages, chat.texts, chat.tools, chat.rendered
     stretches: list[_Stretch] = []
     position = len(rendered.glue[0])
     plain = _plain_messages(messages, tools, rendered, model)
@@ -122,6 +120,24 @@ def chat_prompt(body: Mapping[str, Any], caller: Caller, model: ModelText) -> Pr
         stretches += _content_stretches(role, texts[index], shown, position, caller)
         position = after
     return _prompt(rendered.text, stretches, caller, model.tokenizer, special=False)
+
+
+def rendered_chat(body: Mapping[str, Any], model: ModelText) -> Chat:
+    """Render a chat here. Raises `NotRenderable` where the engine must, else `Misuse`."""
+    given = body.get("messages")
+    if not isinstance(given, list) or not given:
+        raise Misuse("messages must be a list with at least one message")
+    if any(body.get(name) for name in _ENGINE_RENDERS):
+        raise NotRenderable("a field that changes what the template renders")
+    if body.get("add_generation_prompt") is False:
+        raise NotRenderable("a chat that its last message goes on with")
+    texts = [message_texts(message) for message in given]
+    messages = [
+        {"role": m["role"], "content": "\n".join(parts), **_extras(m)}
+        for m, parts in zip(given, texts, strict=True)
+    ]
+    tools = _tools(body, model)
+    return Chat(messages, texts, tools, _template(model, tools).render(messages, tools))
 
 
 def completion_prompt(text: str, caller: Caller, model: ModelText) -> Prompt:

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import msgspec
 
-from scopekv.core.scopes import Principal
-from scopekv.errors import Misuse, Overloaded, PromptTooLong, Unavailable
+from scopekv.errors import Overloaded, Unavailable
 from scopekv.gateway.access import Access
-from scopekv.gateway.bodies import engine_body, read_body, sequences, stripped
-from scopekv.gateway.errors_http import http_error
+from scopekv.gateway.bodies import engine_body, stripped
+from scopekv.gateway.errors_http import failure_of
+from scopekv.gateway.explaining.recents import Recent, Recents
 from scopekv.gateway.http.client import Busy, NotSent
 from scopekv.gateway.http.messages import Headers, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Fleet, Instance, Isolation
 from scopekv.gateway.metrics import Metrics
-from scopekv.gateway.passing import CLAIMS, Passing, pass_error, to_pass
+from scopekv.gateway.passing import Passing, Told, pass_error
 from scopekv.gateway.permits import Issuer
-from scopekv.gateway.prompts import (
-    Caller,
-    ModelText,
-    Prompt,
-    chat_prompt,
-    completion_prompt,
-    private_prompt,
-)
+from scopekv.gateway.probes import Probes
+from scopekv.gateway.prompts import Prompt
+from scopekv.gateway.reading import Job, Reader
 from scopekv.gateway.routing import Asked, Route, Router, same_text
 from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.waiting import WaitingRoom
 
-CHAT = "/v1/chat/completions"
-COMPLETIONS = "/v1/completions"
 HEAD_SECONDS_MAX = 600.0
 NOTED_MAX = 10_000
 LARGE_BYTES = 128 << 10
@@ -45,25 +36,12 @@ _JSON: Headers = [(b"content-type", b"application/json")]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Job:
-    """A request as read: who, what, and how to tell of it."""
-
-    path: str
-    caller: Caller
-    body: dict[str, Any]
-    uses: int
-    detail: bool
-    large: bool  # too large to be read on the event loop
-    headers: Headers
-    began: float
-
-
-@dataclass(frozen=True, slots=True, repr=False)
 class _Sending:
     """A body for an engine, and the secrets in it that no answer may repeat."""
 
     body: bytes
     secrets: tuple[bytes, ...]
+    epochs: tuple[int, ...]
 
 
 class _Sent(Enum):
@@ -80,28 +58,32 @@ class Relay:
     def __init__(
         self,
         access: Access,
+        reader: Reader,
+        probes: Probes,
         issuer: Issuer,
         notes: ScopeNotes,
         fleet: Fleet,
         router: Router,
         room: WaitingRoom,
         metrics: Metrics,
+        recents: Recents,
     ) -> None:
-        self._access, self._issuer, self._notes = access, issuer, notes
+        self._access, self._reader, self._issuer, self._notes = access, reader, issuer, notes
+        self._probes = probes
         self._fleet, self._router, self._room, self._metrics = fleet, router, room, metrics
-        self._noted: dict[tuple[str, bytes], bytes] = {}
+        self._recents = recents
 
     async def serve(self, request: Request, reply: Reply) -> None:
-        """Answer `POST /v1/chat/completions` or `/v1/completions`; 429 where too many wait."""
+        """Answer a `POST` to one of the completion APIs; 429 where too many wait."""
         try:
             if not self._room.take():
                 principal = await self._access.principal(request)
                 await self._room.wait(principal.org)
         except Overloaded as error:
-            status, body = http_error(error)
-            self._metrics.answered(request.path, status)
+            failure = reply.worded(failure_of(error))
+            self._metrics.answered(request.path, failure.status)
             wait = (b"retry-after", b"%d" % error.retry_after_seconds)
-            reply.send(status, [*_JSON, wait], msgspec.json.encode(body))
+            reply.send(failure.status, [*_JSON, wait], failure.body())
             return
         try:
             await self._serve(request, reply)
@@ -117,15 +99,17 @@ class Relay:
         tried: list[Instance] = []
         died = 0  # of those tried: had the request and ended
         for _ in range(TRIES_MAX):
-            job = await self._job(request, began)
-            reader = self._router.reader(job.body["model"], tried)
-            prompt = await self._prompt(job, reader)
+            job = await self._reader.job(request, began)
+            first = self._router.reader(job.body["model"], tried)
+            prompt = await self._reader.prompt(job, first)
             epochs = await self._epochs(prompt)
+            if not tried:
+                self._probes.look(job.caller, prompt)
             route = self._router.route(_asked(job, prompt, epochs), tried)
             try:
                 instance = route.instance
-                if not same_text(reader, instance):
-                    prompt = await self._prompt(job, instance)
+                if not same_text(first, instance):
+                    prompt = await self._reader.prompt(job, instance)
                     epochs = await self._epochs(prompt)
                 sending = await self._sending(job, instance, prompt, epochs)
                 if sending is None:
@@ -144,7 +128,7 @@ class Relay:
 
     async def _sent(
         self,
-        job: _Job,
+        job: Job,
         route: Route,
         prompt: Prompt,
         sending: _Sending,
@@ -173,24 +157,14 @@ class Relay:
             raise
         return _Sent.ANSWERED
 
-    async def _job(self, request: Request, began: float) -> _Job:
-        principal = await self._access.principal(request)
-        body = read_body(request.body)
-        await self._note_claims(principal, request)
-        caller = await self._access.caller(principal, request, body)
-        detail = request.header(b"x-scopekv-detail") == b"1"
-        large = len(request.body) > LARGE_BYTES
-        headers = to_pass(request)
-        return _Job(request.path, caller, body, sequences(body), detail, large, headers, began)
-
     async def _forward(
-        self, job: _Job, route: Route, prompt: Prompt, sending: _Sending, reply: Reply
+        self, job: Job, route: Route, prompt: Prompt, sending: _Sending, reply: Reply
     ) -> None:
         instance = route.instance
         self._metrics.own_seconds.observe(time.perf_counter() - job.began)
         answer = await instance.pool.request(
             "POST",
-            job.path,
+            job.api.path,
             [*instance.headers(), *job.headers],
             sending.body,
             timeout_seconds=HEAD_SECONDS_MAX,
@@ -202,42 +176,17 @@ class Relay:
                     route.failed()
                 await pass_error(answer, sending.secrets, reply, self._metrics)
                 return
-            passing = Passing(job.path, job.body, job.detail, prompt, route, self._metrics)
-            if job.body.get("stream"):
-                await passing.stream(answer, reply)
-            else:
-                await passing.whole(answer, reply)
-
-    async def _prompt(self, job: _Job, instance: Instance) -> Prompt:
-        """Render and tokenise for this instance. Raises `Misuse` or `PromptTooLong`."""
-        texts = instance.texts if instance.isolation is Isolation.SCOPED else None
-        chat = job.path == CHAT
-        given = job.body.get("messages" if chat else "prompt")
-        if not isinstance(given, list if chat else (list, str)):
-            raise Misuse("a chat needs messages; a completion needs a prompt")
-        if texts is None:
-            return private_prompt(job.caller)
-        if chat and len(given) > instance.max_model_len:
-            raise PromptTooLong(f"{len(given)} messages; the context is {instance.max_model_len}")
-        make = chat_prompt if chat else _completion
-        if job.large:
-
-            def aside() -> Prompt:
-                with texts.lock:
-                    return make(job.body, job.caller, texts.aside)
-
-            prompt = await asyncio.to_thread(aside)
-        else:
-            prompt = make(job.body, job.caller, texts.here)
-        if prompt.tokens is not None and len(prompt.tokens) >= instance.max_model_len:
-            raise PromptTooLong(
-                f"the prompt has {len(prompt.tokens)} tokens; the model's context is "
-                f"{instance.max_model_len}, answer included. Shorten the messages."
+            passing = Passing(
+                *(job.api, job.body, job.detail, prompt, route, self._metrics, job.request_id)
             )
-        return prompt
+            if job.body.get("stream"):
+                told = await passing.stream(answer, reply)
+            else:
+                told = await passing.whole(answer, reply)
+        self._recents.add(_recent(job, route, prompt, sending, told))
 
     async def _sending(
-        self, job: _Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]
+        self, job: Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]
     ) -> _Sending | None:
         """What to send; None where the registry changed since the job was read.
 
@@ -262,28 +211,37 @@ class Relay:
                 namespace=instance.fingerprint,
                 uses=job.uses,
             )
-        data = engine_body(stripped(job.body), salt=salt, ticket=ticket, tokens=prompt.tokens)
-        return _Sending(data, (salt.encode(), *((ticket[-86:].encode(),) if ticket else ())))
-
-    async def _note_claims(self, principal: Principal, request: Request) -> None:
-        """A request that names another tenant than its credential: the credential wins (I8)."""
-        for name in CLAIMS:
-            claimed = request.header(name)
-            if claimed is None or claimed.decode("latin-1") == principal.org:
-                continue
-            if self._noted.get((principal.uid, name)) != claimed:  # once, not at every request
-                if len(self._noted) >= NOTED_MAX:
-                    self._noted.clear()
-                self._noted[principal.uid, name] = claimed
-                await self._access.audit(
-                    principal, "claim_organisation", f"header:{name.decode()}", "credential_wins"
-                )
+        clean = stripped(job.body, job.api)
+        data = engine_body(clean, job.api, salt=salt, ticket=ticket, tokens=prompt.tokens)
+        known = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
+        return _Sending(data, known, tuple(epochs))
 
 
-def _asked(job: _Job, prompt: Prompt, epochs: Sequence[int]) -> Asked:
+def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Told) -> Recent:
+    """What is remembered of an answered request, for its sender to ask about."""
+    decision = (told.report or {}).get("decision")
+    return Recent(
+        request_id=job.request_id,
+        principal=job.caller.principal.uid,
+        owner=job.caller.private,
+        path=job.api.path,
+        content=job.content,
+        at_seconds=time.monotonic(),
+        instance=route.instance.address.name,
+        whole_prompt=route.instance.isolation is not Isolation.SCOPED,
+        epochs=tuple(
+            (segment.scope, epoch)
+            for segment, epoch in zip(prompt.segments, sending.epochs, strict=True)
+        ),
+        cached=told.usage.cached if told.usage is not None else None,
+        fetch_reason=str(decision.get("reason", "")) if isinstance(decision, dict) else "",
+    )
+
+
+def _asked(job: Job, prompt: Prompt, epochs: Sequence[int]) -> Asked:
     text = b""
     if prompt.tokens is None:  # JSON of a list begins alike where the lists do
-        text = msgspec.json.encode(job.body["messages" if job.path == CHAT else "prompt"])
+        text = msgspec.json.encode(job.body[job.api.text])
     return Asked(
         job.body["model"],
         prompt.segments,
@@ -292,14 +250,3 @@ def _asked(job: _Job, prompt: Prompt, epochs: Sequence[int]) -> Asked:
         text,
         streams=job.body.get("stream") is True,
     )
-
-
-def _completion(body: dict[str, Any], caller: Caller, model: ModelText) -> Prompt:
-    """Text is segmented; lists (token ids, several prompts) stay with their caller."""
-    prompt = body["prompt"]
-    plain = body.get("add_special_tokens", True) is True and not any(
-        body.get(name) for name in ("echo", "prompt_embeds", "truncate_prompt_tokens")
-    )
-    if isinstance(prompt, str) and plain:
-        return completion_prompt(prompt, caller, model)
-    return private_prompt(caller)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,28 +12,58 @@ import msgspec
 from scopekv.core.segments import Segment
 
 _END = b"\n\n"
+_LAST = (b"event: message_delta", b"event: response.completed")
 HELD_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one answer; `cached` is None where the engine does not count."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int | None = 0
+    cached: int | None = None
 
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
 
 
-class Usage(msgspec.Struct):
-    """Token counts of one answer; `cached` is None where the engine does not count."""
+class _Told(msgspec.Struct):
+    """A usage as any of the APIs tells it.
+
+    Chat and completions have `prompt_tokens`. Responses and Messages have `input_tokens`, of which
+    those of Messages are what was neither read from the cache nor written to it.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int | None = 0
     prompt_tokens_details: _Details | None = None
+    input_tokens: int = 0
+    output_tokens: int | None = 0
+    input_tokens_details: _Details | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
 
-    @property
-    def cached(self) -> int | None:
-        return self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else None
+    def usage(self) -> Usage:
+        details = self.prompt_tokens_details or self.input_tokens_details
+        cached = details.cached_tokens if details else self.cache_read_input_tokens
+        if self.prompt_tokens:
+            return Usage(self.prompt_tokens, self.completion_tokens, cached)
+        apart = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+        return Usage(self.input_tokens + apart, self.output_tokens, cached)
+
+
+class _Response(msgspec.Struct):
+    usage: _Told | None = None
 
 
 class _Answer(msgspec.Struct):
-    usage: Usage | None = None
+    """A whole answer, or an event of a stream; `response` is in the last one of Responses."""
+
+    usage: _Told | None = None
     choices: list[msgspec.Raw] = []
+    response: _Response | None = None
 
 
 _decoder = msgspec.json.Decoder(_Answer)
@@ -47,7 +78,8 @@ def _read(body: bytes) -> _Answer:
 
 def read_usage(body: bytes) -> Usage | None:
     """The usage of a whole answer; None where there is none."""
-    return _read(body).usage
+    told = _read(body).usage
+    return told.usage() if told is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +103,12 @@ class Shares:
         return {"segments": rows}
 
 
-class StreamTap:
-    """Passes a stream's events on and reads its usage.
+class Tap(ABC):
+    """Passes a stream's events on and reads its usage."""
 
-    The usage event is asked of the engine always; a client that did not ask does not get it.
-    """
+    __slots__ = ("_held", "_shares", "usage")
 
-    __slots__ = ("_asked", "_held", "_shares", "usage")
-
-    def __init__(self, *, asked: bool, shares: Shares | None) -> None:
-        self._asked = asked
+    def __init__(self, shares: Shares | None) -> None:
         self._shares = shares  # None: no detail wanted
         self._held = b""
         self.usage: Usage | None = None
@@ -104,22 +132,54 @@ class StreamTap:
         return self._held
 
     def _event(self, event: bytes) -> bytes:
-        if b'"usage"' not in event or not event.startswith(b"data: "):
+        """An event that may tell the usage, with its end, as the client gets it."""
+        start = event.find(b"data: {") if b'"usage"' in event else -1
+        if start < 0 or (start and event[start - 1 : start] != b"\n"):
             return event + _END
-        answer = _read(event[6:])
-        usage = answer.usage
-        if usage is None:
+        answer = _read(event[start + 6 :])
+        told = answer.usage or (answer.response.usage if answer.response else None)
+        if told is None:
             return event + _END
-        self.usage = usage
-        if answer.choices:
-            return event + _END  # the client asked for running counts
-        detail = b""
-        if self._shares is not None:
-            line = msgspec.json.encode({"scopekv": self._shares.detail(usage)})
-            detail = b": " + line + _END  # a comment: no client trips over it
-        if not self._asked:
-            return detail
-        return detail + event + _END
+        self.usage = told.usage()
+        return self._told(event + _END, running=bool(answer.choices))
+
+    @abstractmethod
+    def _told(self, event: bytes, *, running: bool) -> bytes:
+        """The event that told the usage, as the client gets it. `running`: it also holds text."""
+
+    def _detail(self) -> bytes:
+        if self._shares is None or self.usage is None:
+            return b""
+        line = msgspec.json.encode({"scopekv": self._shares.detail(self.usage)})
+        return b": " + line + _END  # a comment: no client trips over it
+
+
+class StreamTap(Tap):
+    """Of chats and completions.
+
+    The usage event is asked of the engine always; a client that did not ask does not get it.
+    """
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, *, asked: bool, shares: Shares | None) -> None:
+        super().__init__(shares)
+        self._asked = asked
+
+    def _told(self, event: bytes, *, running: bool) -> bytes:
+        if running:
+            return event  # the client asked for running counts
+        return self._detail() + event if self._asked else self._detail()
+
+
+class EventTap(Tap):
+    """Of APIs whose streams tell the usage always: in the last event, or in the last but one."""
+
+    __slots__ = ()
+
+    def _told(self, event: bytes, *, running: bool) -> bytes:
+        last = not running and event.startswith(_LAST)
+        return self._detail() + event if last else event
 
 
 _REPORT = b'"kv_transfer_params":{"scopekv":'

@@ -21,6 +21,7 @@ from scopekv.core.policy import RoleRules
 from scopekv.core.scopes import AudienceKind, Narrowing, Principal
 from scopekv.errors import ScopeKVError, Unavailable
 from scopekv.gateway.access import Access
+from scopekv.gateway.apis.chat import COMPLETIONS_API
 from scopekv.gateway.bodies import engine_body
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.instances import Fleet, Instance, Isolation
@@ -161,6 +162,7 @@ class Warmer:
             return None  # an epoch is over: the next look finds the new one
         body = engine_body(
             {"model": instance.base_model, "prompt": "", "max_tokens": 1},
+            COMPLETIONS_API,
             salt=self._issuer.salt(place.prompt.segments, place.epochs),
             ticket=self._ticket(instance, place),
             tokens=tokens,

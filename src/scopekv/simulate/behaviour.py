@@ -21,7 +21,8 @@ class Behaviour:
     says the chat template is, where it is not the one in use. `paused`: as a stopped process, it
     takes connections and answers nothing until this is False. `purges_busy`: so many purges remove
     nothing yet and say busy. `purge_seconds`: before a purge takes effect. `purge_error`: what the
-    tier `directory`, which it then claims to have, says went wrong.
+    tier `directory`, which it then claims to have, says went wrong. `tiers_told`: what it says of
+    its tiers' counters. `hides_cached`: its usage does not count cached tokens.
     """
 
     head_seconds: float = 0.0
@@ -35,6 +36,8 @@ class Behaviour:
     purges_busy: int = 0
     purge_seconds: float = 0.0
     purge_error: str | None = None
+    tiers_told: dict[str, dict[str, int]] | None = None
+    hides_cached: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,6 +65,7 @@ class Seen:
 
     `reads`: of each prefill with hits, when it was (monotonic seconds) and the tags of all blocks
     it read. `purges`: the pairs of each purge. `expires`: how often it was asked to expire.
+    `queried_tokens`, `hit_tokens`: of all prompts, and of those what was read from a cache.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -70,3 +74,5 @@ class Seen:
     reads: list[tuple[float, frozenset[Tag]]] = field(default_factory=list)
     purges: list[list[Any]] = field(default_factory=list)
     expires: int = 0
+    queried_tokens: int = 0
+    hit_tokens: int = 0

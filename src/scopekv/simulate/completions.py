@@ -33,6 +33,7 @@ class Answer:
     per_prompt: int
     sequences: list[Sequence]
     counts_usage: bool
+    counts_cached: bool = True
 
     def usage(self) -> dict[str, Any]:
         """As vLLM: a prompt counts once, however many sequences it has."""
@@ -44,7 +45,7 @@ class Answer:
             "prompt_tokens": total,
             "completion_tokens": words,
             "total_tokens": total + words,
-            "prompt_tokens_details": {"cached_tokens": cached},
+            "prompt_tokens_details": {"cached_tokens": cached} if self.counts_cached else None,
         }
 
     def whole(self) -> dict[str, Any]:

@@ -19,18 +19,26 @@ import msgspec
 from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.backlogs import HEADER, Backlogs
 from scopekv.core.blocks import Namespace
+from scopekv.core.events import Medium
 from scopekv.errors import Misuse, NotFound, Refused, TooLarge
+from scopekv.gateway.apis import APIS
+from scopekv.gateway.apis.chat import CHAT_API
+from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, as_chat
+from scopekv.gateway.apis.responses import RESPONSES
 from scopekv.gateway.http import Failure, Headers, Reply, Request, Server, internal_failure
 from scopekv.simulate.behaviour import Behaviour, Call, Seen
+from scopekv.simulate.calls import OwnCalls, metrics_text
 from scopekv.simulate.completions import Answer, Sequence, salt_of, whole_number
 from scopekv.simulate.model import SimulatedModel
+from scopekv.simulate.other_apis import MessagesAnswer, ResponsesAnswer
 from scopekv.simulate.plugin import SimulatedPlugin
 from scopekv.simulate.prefix_cache import BlockHash, Prefill, PrefixCache
 from scopekv.simulate.tiers import SimulatedTiers
 
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+_ANSWERS: dict[str, type[Answer]] = {MESSAGES: MessagesAnswer, RESPONSES: ResponsesAnswer}
 _JSON = [(b"content-type", b"application/json")]
 _PACKED = [(b"content-type", b"application/octet-stream")]
+_TEXT = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
@@ -38,6 +46,7 @@ class SimulatedEngine:
     """One engine on a loopback port. Use as an async context manager, or `start` and `stop`.
 
     `keys_path`: the public ticket keys (SCOPEKV_TICKET_KEYS); None is stock vLLM, without plugin.
+    `adapters`: names of LoRA adapters that it serves besides the model.
     """
 
     def __init__(
@@ -49,14 +58,14 @@ class SimulatedEngine:
         instance_group: str = "default",
         block_size: int = 32,
         blocks_max: int = 4096,
-        tiers: SimulatedTiers | None = None,
         events_endpoint: str | None = None,
+        adapters: tuple[str, ...] = (),
     ) -> None:
-        self.model, self.api_key = model, api_key
+        self.model, self.api_key, self.adapters = model, api_key, adapters
         self.cache = PrefixCache(block_size=block_size, blocks_max=blocks_max)
         self.behaviour, self.seen = Behaviour(), Seen()
         self.plugin: SimulatedPlugin | None = None
-        self.tiers = tiers
+        self.tiers: SimulatedTiers | None = None
         self.events_endpoint = events_endpoint
         if keys_path is not None:
             namespace = _namespace(model, block_size)
@@ -70,6 +79,14 @@ class SimulatedEngine:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
+
+    def put_behind(self, tiers: SimulatedTiers) -> None:
+        """Give the engine its tiers, before it starts. They are announced with its events."""
+        self.tiers = tiers
+        if self.plugin is not None:
+            self.plugin.bus.watch(tiers.host, Medium.HOST)
+            for tier in tiers.tiers:
+                self.plugin.bus.watch_tier(tier.residents, tier.place().medium)
 
     async def start(self) -> Self:
         """Listen: on any free port at first, on the same one after a `stop`."""
@@ -122,18 +139,19 @@ class SimulatedEngine:
             await asyncio.sleep(0.01)
         told = request.header(HEADER) if guarded and self.plugin is not None else None
         sender = self._backlogs.told(told, time.monotonic())
-        if request.path in (CHAT, COMPLETIONS):
+        if request.path in APIS:
             await self._complete(request, reply, sender)
             return
-        if request.path == "/v1/scopekv/purge" and self.plugin is not None:
-            answer = await self._purge(self.plugin, _object(request.body)["scopes"])
-            reply.send(200, _JSON, msgspec.json.encode(answer))
-            return
         if request.path == "/v1/scopekv/snapshot" and self.plugin is not None:
-            packed = self.plugin.snapshot(blocks="blocks=false" not in request.query)
+            outer = self.tiers.places(self.cache.block_size) if self.tiers is not None else None
+            wanted = "blocks=false" not in request.query
+            packed = self.plugin.snapshot(blocks=wanted, tiers=outer)
             reply.send(200, _PACKED, packed)
             return
-        answer = self._answer_plain(request)
+        if request.path == "/metrics":
+            reply.send(200, _TEXT, metrics_text(self.seen))
+            return
+        answer = await self._answer_plain(request)
         reply.send(200, [*_JSON, *self._others(sender)], msgspec.json.encode(answer))
 
     def _others(self, sender: bytes | None) -> Headers:
@@ -142,52 +160,25 @@ class SimulatedEngine:
             return []
         return [(HEADER, self._backlogs.others(sender, time.monotonic()).written())]
 
-    def _answer_plain(self, request: Request) -> dict[str, Any]:
+    async def _answer_plain(self, request: Request) -> dict[str, Any]:
         body = _object(request.body)
         if request.path == "/health":
             return {}
         if request.path == "/v1/models":
-            card = {"id": self.model.name, "max_model_len": self.model.max_model_len}
-            return {"object": "list", "data": [card]}
+            length = self.model.max_model_len
+            names = (self.model.name, *self.adapters)
+            cards = [{"id": name, "max_model_len": length} for name in names]
+            return {"object": "list", "data": cards}
         if request.path == "/tokenize":
             chat = "messages" in body
             ids = self.model.chat_ids(body) if chat else self.model.text_ids(body["prompt"])
             return {"tokens": ids, "count": len(ids), "max_model_len": self.model.max_model_len}
-        return self._answer_scopekv(request.path, body)
-
-    def _answer_scopekv(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        if self.plugin is None or not path.startswith("/v1/scopekv/"):
+        if request.path == COUNT_TOKENS:
+            return {"input_tokens": len(self.model.chat_ids(as_chat(body)))}
+        if self.plugin is None:
             raise NotFound("Not Found")
-        if path == "/v1/scopekv/status":
-            return self.plugin.status() | {"max_model_len": self.model.max_model_len}
-        if path == "/v1/scopekv/template":
-            shown = self.behaviour.template_shown
-            return self.model.describe() | ({"chat_template": shown} if shown else {})
-        if path == "/v1/scopekv/pin":
-            return self.plugin.pin(body["label"], body["ticket"], body["token_ids"])
-        if path == "/v1/scopekv/hashes":
-            return self.plugin.hashes_of(body["ticket"], body["token_ids"])
-        if path == "/v1/scopekv/unpin":
-            return self.plugin.unpin(body["label"])
-        if path == "/v1/scopekv/expire":
-            self.seen.expires += 1
-            return {"lines": [_line("engine")]}
-        raise NotFound("Not Found")
-
-    async def _purge(self, plugin: SimulatedPlugin, pairs: list[Any]) -> dict[str, Any]:
-        """Fence at once; drop the blocks unless told to be slow or busy."""
-        self.seen.purges.append(pairs)
-        tags = plugin.fence(pairs)
-        await asyncio.sleep(self.behaviour.purge_seconds)
-        if self.behaviour.purges_busy > 0:
-            self.behaviour.purges_busy -= 1
-            return {"lines": [_line("engine", busy=1)]}
-        lines = [_line("engine", removed=plugin.purge(tags))]
-        if self.tiers is not None:
-            lines += self.tiers.purge(tags)
-        if self.behaviour.purge_error is not None:
-            lines.append(_line("directory", error=self.behaviour.purge_error))
-        return {"lines": lines}
+        own = OwnCalls(self.plugin, self.model, self.behaviour, self.seen, self.tiers)
+        return await own.answer(request.path, body)
 
     async def _complete(self, request: Request, reply: Reply, sender: bytes | None) -> None:
         body = _object(request.body)
@@ -229,37 +220,42 @@ class SimulatedEngine:
             return answer
 
     async def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
-        if body.get("model") != self.model.name:
+        named = body.get("model")
+        if named not in (self.model.name, *self.adapters):
             raise NotFound("The model does not exist.")
+        adapter = b"" if named == self.model.name else str(named).encode()
         salt, parameters = salt_of(body), body.get("kv_transfer_params") or {}
         count = whole_number(body, "n", 1)
-        words = whole_number(body, "max_tokens", 16)
+        words = whole_number(body, "max_output_tokens" if path == RESPONSES else "max_tokens", 16)
         prompts = self._prompts(path, body, parameters)
         made: list[Sequence] = []
         for ids in prompts:
             if len(ids) + 1 > self.model.max_model_len:
                 raise TooLarge(f"maximum context length is {self.model.max_model_len} tokens")
             for number in range(count):
-                prefill = await self._prefill_one(ids, parameters, salt)
+                prefill = await self._prefill_one(ids, parameters, salt, adapter)
                 text = list(self.model.words(prefill.content, number, words))
                 made.append(Sequence(len(ids), prefill.cached_tokens, text))
         options = body.get("stream_options") or {}
-        return Answer(
-            chat=path == CHAT,
+        return _ANSWERS.get(path, Answer)(
+            chat=path == CHAT_API.path,
             model=self.model.name,
             created=int(time.time()),
             per_prompt=count,
             sequences=made,
             counts_usage=options.get("include_usage") is True,
+            counts_cached=not self.behaviour.hides_cached,
         )
 
-    async def _prefill_one(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Prefill:
+    async def _prefill_one(
+        self, ids: list[int], parameters: dict[str, Any], salt: str, adapter: bytes
+    ) -> Prefill:
         """Without tiers there is no moment between the verdict and the read."""
         plugin, tiers, ticket = self.plugin, self.tiers, parameters.get("scopekv")
         if plugin is None or tiers is None or not plugin.works or not isinstance(ticket, str):
-            hashes = self._hashes(ids, parameters, salt)
+            hashes = self._hashes(ids, parameters, salt, adapter)
             return self._read(ids, hashes)
-        verdict = plugin.verdict(ticket, ids)
+        verdict = plugin.verdict(ticket, ids, adapter)
         hashes = plugin.hashes(verdict, ids, salt)
         grants = verdict.ticket.grants if verdict.ticket is not None else ()
         if not grants:
@@ -273,6 +269,8 @@ class SimulatedEngine:
 
     def _read(self, ids: list[int], hashes: list[BlockHash]) -> Prefill:
         prefill = self.cache.prefill(ids, hashes)
+        self.seen.queried_tokens += len(ids)
+        self.seen.hit_tokens += prefill.cached_tokens
         if self.plugin is not None:
             self.plugin.bus.flush()
         self._note_reads(hashes[: prefill.cached_tokens // self.cache.block_size])
@@ -282,18 +280,21 @@ class SimulatedEngine:
         if self.plugin is not None and hashes:
             self.seen.reads.append((time.monotonic(), self.plugin.tags_of(hashes)))
 
-    def _hashes(self, ids: list[int], parameters: dict[str, Any], salt: str) -> Any:
+    def _hashes(self, ids: list[int], parameters: dict[str, Any], salt: str, adapter: bytes) -> Any:
         if self.plugin is None or not self.plugin.works:
-            return self.cache.hashes(ids, lambda start, _: () if start else (("cache_salt", salt),))
-        verdict = self.plugin.verdict(parameters.get("scopekv"), ids)
+            names = (("lora", adapter.hex()),) if adapter else ()  # vLLM keys every block by it
+            salts = (("cache_salt", salt),)
+            return self.cache.hashes(ids, lambda start, _: names if start else (*names, *salts))
+        verdict = self.plugin.verdict(parameters.get("scopekv"), ids, adapter)
         return self.plugin.hashes(verdict, ids, salt)
 
     def _prompts(
         self, path: str, body: dict[str, Any], parameters: dict[str, Any]
     ) -> list[list[int]]:
-        if path == CHAT:
+        read = APIS[path].chat
+        if read is not None:
             ids = parameters.get("prompt_token_ids")
-            return [ids if ids is not None else self.model.chat_ids(body)]
+            return [ids if ids is not None else self.model.chat_ids(read(body))]
         prompt = body.get("prompt")
         if isinstance(prompt, str):
             return [self.model.text_ids(prompt)]
@@ -326,10 +327,6 @@ def _namespace(model: SimulatedModel, block_size: int) -> Namespace:
         layout="simulated",
         hash_algorithm="sha256_cbor",
     )
-
-
-def _line(tier: str, removed: int = 0, busy: int = 0, error: str | None = None) -> dict[str, Any]:
-    return {"tier": tier, "removed": removed, "busy": busy, "error": error}
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class SimulatedModel:
     def text_ids(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=True).ids)
 
-    def chat_ids(self, body: dict[str, Any]) -> list[int]:
+    def chat_ids(self, body: Mapping[str, Any]) -> list[int]:
         """Render and tokenise a chat. Raises `Misuse` for messages the template cannot take."""
         given = body.get("messages")
         if not isinstance(given, list) or not given:

@@ -14,7 +14,7 @@ from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.blocks import FORMAT_VERSION, Namespace
 from scopekv.core.chains import Link, Tag, tag
 from scopekv.core.enforcement import Gate, Verdict, judge
-from scopekv.core.events import Medium
+from scopekv.core.events import Medium, OuterTiers
 from scopekv.core.fences import Fences
 from scopekv.core.replay import UseLedger
 from scopekv.core.scopes import ScopeId
@@ -54,7 +54,7 @@ class SimulatedPlugin:
         """Whether tags reach the hashes; a broken plugin leaves the engine as it is."""
         return self.self_check == OK
 
-    def verdict(self, ticket: object, token_ids: Sequence[int]) -> Verdict:
+    def verdict(self, ticket: object, token_ids: Sequence[int], adapter: bytes = b"") -> Verdict:
         """Judge one sequence's ticket now, use it up, and count the reason."""
         made = judge(
             ticket,
@@ -69,7 +69,7 @@ class SimulatedPlugin:
             now_ms=time.time_ns() // 1_000_000,
             monotonic_ms=time.monotonic_ns() // 1_000_000,
             nonce=secrets.token_bytes(16),
-            adapter=b"",
+            adapter=adapter,
         )
         self.counts[made.reason] += 1
         return made
@@ -107,6 +107,10 @@ class SimulatedPlugin:
         self.blocks.forget(hashes)
         return self.cache.remove(hashes)
 
+    def forget(self) -> int:
+        """Drop every block that is not pinned; return how many."""
+        return self.cache.remove(self.cache.unpinned())
+
     def status(self) -> dict[str, Any]:
         """As `GET /v1/scopekv/status` of the real one."""
         return {
@@ -133,9 +137,9 @@ class SimulatedPlugin:
             "pinned": {label: len(blocks) for label, blocks in self._pinned.items()},
         }
 
-    def snapshot(self, *, blocks: bool) -> bytes:
+    def snapshot(self, *, blocks: bool, tiers: OuterTiers | None) -> bytes:
         """As `GET /v1/scopekv/snapshot`."""
-        return self.bus.snapshot(self._instance, blocks=blocks)
+        return self.bus.snapshot(self._instance, blocks=blocks, tiers=tiers)
 
     def hashes_of(self, ticket: str, token_ids: list[int]) -> dict[str, Any]:
         """As `POST /v1/scopekv/hashes`."""

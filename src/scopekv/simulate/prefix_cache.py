@@ -106,6 +106,10 @@ class PrefixCache:
         """Forget these blocks, pinned ones too; return how many were here."""
         return sum(self._drop(block_hash) for block_hash in hashes)
 
+    def unpinned(self) -> list[BlockHash]:
+        """Every block that is here and that nobody pinned."""
+        return [name for name in self._blocks if name not in self._pins]
+
     def all(self) -> list[BlockHash]:
         """Every block that is here, the least recently used first."""
         return list(self._blocks)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scopekv.audit.endpoint import COMPLETIONS, Endpoint
 from scopekv.simulate.stage import Stage, text_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_usage_is_read_of_whole_answers_and_of_streams(stage: Stage) -> None:

@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
+from typing import Any, NoReturn
+
 import click
 
 from scopekv.cli.verbs import LazyGroup
+from scopekv.errors import ScopeKVError
 
 _HERE = "scopekv.cli.audit"
+BROKEN, NOTHING_PROVED, WRONG_USE = 1, 2, 64
+
+
+class AuditGroup(LazyGroup):
+    """Sees to it that nothing but a broken check ends with exit code 1, which CI reads."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.show()
+            sys.exit(WRONG_USE)
+        except click.exceptions.Exit:
+            raise
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code if error.exit_code != BROKEN else NOTHING_PROVED)
+        except ScopeKVError as error:
+            _end(f"Error: {error}")
+        except (KeyboardInterrupt, click.Abort):
+            _end("Interrupted.")
+        except Exception:  # noqa: BLE001 - Python's own exit code for these is 1
+            _end(traceback.format_exc())
+
+
+def _end(message: str) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(NOTHING_PROVED)
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=AuditGroup,
     verbs={
         "run": f"{_HERE}.run:run",
         "isolation": f"{_HERE}.isolation:isolation",

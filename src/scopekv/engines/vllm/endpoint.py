@@ -20,6 +20,8 @@ from scopekv.errors import ConfigError
 
 TOKENS_MAX = 1_000_000
 HASHED_TOKENS_MAX = 4096
+FORGETFUL = ("engine", "host")
+READ_SECONDS_MAX = 600
 
 
 class ScopeKVEndpoint:
@@ -130,6 +132,10 @@ def _router() -> APIRouter:
     async def expire(request: Request) -> Any:
         return await _ask(request, "scopekv_expire")
 
+    @router.post("/forget")
+    async def forget(request: Request) -> Any:
+        return await _ask(request, "scopekv_forget", _forgotten(await _body(request, media=list)))
+
     @router.get("/tiers")
     async def tiers(request: Request) -> Any:
         return await _ask(request, "scopekv_tiers")
@@ -169,6 +175,18 @@ def _pairs(scopes: list[Any]) -> list[list[Any]]:
     if not fit:
         raise HTTPException(400, f"scopes takes up to {LINKS_MAX} pairs [scope id hex, epoch]")
     return scopes
+
+
+def _forgotten(body: dict[str, Any]) -> tuple[list[str], list[str] | None, float]:
+    """Check what is to be forgotten, and which outer tiers are read for how long."""
+    media, read, seconds = body["media"], body.get("read"), body.get("seconds", 60)
+    if not all(medium in FORGETFUL for medium in media):
+        raise HTTPException(400, f"media takes {', '.join(FORGETFUL)}: outer tiers are purged")
+    if read is not None and not (isinstance(read, list) and all(type(i) is str for i in read)):
+        raise HTTPException(400, "read takes a list of tiers, or null for all")
+    if type(seconds) not in (int, float) or not 0 < seconds <= READ_SECONDS_MAX:
+        raise HTTPException(400, f"seconds takes a number up to {READ_SECONDS_MAX}")
+    return media, read, float(seconds)
 
 
 async def _ask(request: Request, method: str, args: tuple[Any, ...] = ()) -> Any:

@@ -1,4 +1,4 @@
-"""What the gateway may ask of a running engine: status, pin, purge, tiers, snapshots, hashes.
+"""What the gateway may ask of a running engine: status, pin, purge, forget, tiers, snapshots.
 
 Runs in the engine's own process and loop, so it sees the block pool between two steps.
 """
@@ -6,13 +6,15 @@ Runs in the engine's own process and loop, so it sees the block pool between two
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from scopekv import __version__
 from scopekv.core.blocks import FORMAT_VERSION
 from scopekv.engines.vllm import compat
-from scopekv.engines.vllm.purge import Purger
+from scopekv.engines.vllm.offloading.host_memory import drop
+from scopekv.engines.vllm.purge import Purger, line
 from scopekv.engines.vllm.snapshot import Snapshots, hashing_of
 from scopekv.errors import ConfigError
 
@@ -47,6 +49,7 @@ class EngineSide:
             "unpin": self.unpin,
             "purge": self.purge,
             "expire": self.expire,
+            "forget": self.forget,
             "tiers": self.tiers,
             "snapshot": self.snapshot,
             "hashes": self.hashes,
@@ -138,6 +141,29 @@ class EngineSide:
         answer = self._purger.expire()
         self._snapshots.announce_host_losses(before)
         return answer | {"unpinned": self._unpin_emptied()}
+
+    def forget(self, media: list[str], read: list[str] | None, seconds: float) -> dict[str, Any]:
+        """Drop the copies in these media (`engine`, `host`), for an audit of one tier alone.
+
+        Pinned blocks stay in the engine. `read`: the outer tiers that blocks are fetched from for
+        `seconds` from now, whatever that costs; None: all of them again, where it pays. Outer tiers
+        lose nothing. Answers as `purge`.
+        """
+        before = self._snapshots.host_keys()
+        lines = []
+        if "engine" in media:
+            pinned = {block.block_id for held in self._pinned.values() for block in held}
+            lines.append(line("engine", *self._purger.forget_engine(pinned)))
+        tiers = self._guard.tiers
+        if tiers is not None:
+            if "host" in media:
+                lines.append(line("host", *drop(tiers.primary_tier, lambda _: True)))
+            shut_until = 0.0 if read is None else time.monotonic() + seconds
+            tiers.planner.eager_until = shut_until if read else 0.0
+            for tier in tiers.secondary_tiers:
+                tier.shut_until = 0.0 if tier.medium_name in (read or ()) else shut_until
+        self._snapshots.announce_host_losses(before)
+        return {"lines": lines}
 
     def _unpin_emptied(self) -> list[str]:
         """Give back pins whose blocks left the cache: they hold memory and serve nobody."""

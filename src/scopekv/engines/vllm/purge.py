@@ -7,7 +7,7 @@ busy; meanwhile the fence keeps later requests off, so what is left is read by n
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scopekv.core.chains import Chain, Link, Tag, tag
@@ -48,15 +48,15 @@ class Purger:
         tags = self.fence(pairs)
         hashes = self._guard.blocks.tagged(tags) if self._guard.blocks is not None else []
         removed = self.evict(hashes)
-        lines = [_line("engine", removed, self._running(tags))]
+        lines = [line("engine", removed, self._running(tags))]
         tiers = self._guard.tiers
         if tiers is not None:
-            lines.append(_line("host", *tiers.purge_host(tags)))
+            lines.append(line("host", *tiers.purge_host(tags)))
             for tier in tiers.secondary_tiers:
                 purged = tier.sealed.purge(tags)
-                lines.append(_line(tier.medium_name, purged.removed, purged.busy, purged.error))
+                lines.append(line(tier.medium_name, purged.removed, purged.busy, purged.error))
         if compat.foreign_connectors(self._core.vllm_config):
-            lines.append(_line("connector", 0, 0, "a KV connector that is not ScopeKV's"))
+            lines.append(line("connector", 0, 0, "a KV connector that is not ScopeKV's"))
         if not any(line["busy"] for line in lines[:2]) and self._guard.blocks is not None:
             self._guard.blocks.forget(hashes)
         return {"lines": lines}
@@ -70,12 +70,12 @@ class Purger:
         over = {
             key for key, origin in blocks.items() if now - origin.born > self._kept(origin.chain)
         }
-        lines = [_line("engine", self.evict(list(over)), 0)]
+        lines = [line("engine", self.evict(list(over)), 0)]
         tiers = self._guard.tiers
         busy = 0
         if tiers is not None:
             removed, busy = tiers.expire_host(over)
-            lines.append(_line("host", removed, busy))
+            lines.append(line("host", removed, busy))
         coming = {
             bytes(block_hash)
             for request in self._open_requests()
@@ -85,6 +85,21 @@ class Purger:
             blocks.forget(list(over - coming))  # what may still be stored is found again
         blocks.prune(lambda one: one in coming or self._held(one), 4 * self._pool.num_gpu_blocks)
         return {"lines": lines}
+
+    def forget_engine(self, kept: Collection[int]) -> tuple[int, int]:
+        """Take every block out of the prefix cache but those of the ids `kept`.
+
+        Return (removed, busy): blocks that a request holds now stay, and are busy.
+        """
+        found = [
+            block
+            for held in list(self._pool.cached_block_hash_to_block._cache.values())
+            for block in (held.values() if type(held) is dict else (held,))
+            if block.block_id not in kept
+        ]
+        free = {block.block_id for block in found if block.ref_cnt == 0}
+        self._pool.evict_blocks(free)
+        return len(free), len(found) - len(free)
 
     def evict(self, hashes: Sequence[bytes]) -> int:
         """Take these blocks out of the prefix cache, duplicates too; return how many."""
@@ -138,5 +153,6 @@ class Purger:
         return self._core.scheduler.kv_cache_manager.block_pool
 
 
-def _line(tier: str, removed: int, busy: int, error: str | None = None) -> Line:
+def line(tier: str, removed: int, busy: int, error: str | None = None) -> Line:
+    """What one tier answers to a purge; `busy` counts what must be asked for again."""
     return {"tier": tier, "removed": removed, "busy": busy, "error": error}

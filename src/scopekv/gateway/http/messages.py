@@ -113,6 +113,10 @@ class Failure:
         error = {"message": self.message, "type": self.type, "param": None, "code": self.code}
         return json.dumps({"error": error}).encode()
 
+    def event(self) -> bytes:
+        """The failure as the last event of a stream."""
+        return b"data: %b\n\n" % self.body()
+
     def response(self) -> Response:
         """The failure as a whole answer."""
         return Response(self.status, [(b"content-type", b"application/json")], self.body())

@@ -2,6 +2,7 @@
 
 import functools
 import http
+from collections.abc import Callable
 from typing import Protocol
 
 from scopekv.errors import Misuse
@@ -11,6 +12,10 @@ from scopekv.gateway.http.messages import HOP_BY_HOP, Failure, Headers, Request
 EVENT_BYTES_MAX = 1024 * 1024
 OWN_HEADERS = HOP_BY_HOP | {b"content-length", b"date"}
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+
+
+def _as_it_is(failure: Failure) -> Failure:
+    return failure
 
 
 class Wire(Protocol):
@@ -59,6 +64,7 @@ class Reply:
         "_with_connection",
         "finished",
         "started",
+        "worded",
     )
 
     def __init__(self, wire: Wire, request: Request) -> None:
@@ -72,6 +78,7 @@ class Reply:
         self._held = b""
         self.started = False
         self.finished = False
+        self.worded: Callable[[Failure], Failure] = _as_it_is  # in the form of the API asked
 
     @property
     def keep_alive(self) -> bool:
@@ -144,6 +151,7 @@ class Reply:
         """
         if self.finished:
             return False
+        failure = self.worded(failure)
         if not self.started:
             answer = failure.response()
             self.send(answer.status, answer.headers, answer.body)
@@ -152,7 +160,7 @@ class Reply:
             return False
         self._keep_alive = False
         lead = b"" if self._whole_events else b"\n\n"
-        self._end(self._framed(b"%bdata: %b\n\n" % (lead, failure.body())))
+        self._end(self._framed(lead + failure.event()))
         return True
 
     def _end(self, data: bytes) -> None:

@@ -2,7 +2,8 @@
 
 `Scoped` is the gateway's way over the same core: the location index fed by what instances keep and
 drop, prefixes in flight, loads and speeds learned from answers, `core.routing.choose`. Events
-reach it at once; a real bus takes a step of the engine.
+reach it at once; a real bus takes a step of the engine. What only outer tiers have is left out,
+which the gateway counts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scopekv.core.events import Medium
 from scopekv.core.locations import LocationIndex
 from scopekv.core.prefixes import MARK_TOKENS, MARKS_MAX, Mark, MarkId, PrefixesInFlight, mark_step
 from scopekv.core.reservations import InstanceLoad, Outcome
-from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, Wanted, choose
+from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, choose
 from scopekv.errors import Misuse
 from scopekv.simulate.fleet.dice import draw
 from scopekv.simulate.fleet.instance import ENGINE
@@ -107,8 +108,7 @@ class Scoped:
     def choose(self, job: Job, now: float) -> int:
         job.marks = marks_of(job)
         candidates = self._candidates(job, now)
-        wanted = Wanted(job.input_tokens, job.block_tokens)
-        choice = choose(candidates, wanted, self._dice.random())
+        choice = choose(candidates, job.input_tokens, self._dice.random())
         number = int(choice.name)
         job.reservation = self._loads[number].place(
             now,
@@ -125,7 +125,7 @@ class Scoped:
         loads = self._loads
         if len(loads) == 1:
             return [_candidate("0", loads[0], CachedThere(0), 0, now)]
-        reaches = self.index.locate(job.names, self._names)
+        reaches = self.index.locate(job.names, self._names, job.block_tokens)
         coming = self._in_flight.tokens(job.marks)
         hot_end = 0
         crowds: Mapping[str, int] = _NOBODY

@@ -1,0 +1,82 @@
+"""Boundaries that are no caller's: between adapters, and between two lives of an engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scopekv.audit.endpoint import CHAT
+from scopekv.audit.isolation.asking import Answer, Asking
+from scopekv.audit.isolation.cells import Cell, Outcome
+from scopekv.audit.isolation.matrix import Caller
+from scopekv.audit.isolation.target import EngineAccess, Place
+from scopekv.audit.isolation.texts import Prompt
+
+
+async def try_adapter(asking: Asking, adapter: str, owner: Caller, stranger: Caller) -> list[Cell]:
+    """One text under the base model, then under an adapter: by a stranger, then by its owner.
+
+    An adapter's blocks hold other numbers, so even the owner must not read across (case I5).
+    """
+    await asking.alone(Place.ANY)
+    base = Prompt(CHAT, asking.target.model, asking.texts.text(), asking.texts.tail())
+    adapted = replace(base, model=adapter)
+    await asking.ask(owner, base)
+    tried = [(caller, await asking.ask(caller, adapted)) for caller in (stranger, owner)]
+    back = [await asking.ask(owner, prompt) for prompt in (adapted, base)]
+    beyond = asking.beyond[CHAT, adapter]
+    proved = all(answer.outcome(beyond) is Outcome.HIT for answer in back)
+
+    def cell(caller: str, model: str, answer: Answer, allowed: bool) -> Cell:
+        return Cell(
+            group=f"adapters.{adapter}",
+            place=Place.ANY.value,
+            endpoint=CHAT,
+            model=model,
+            owner=str(owner),
+            caller=caller,
+            allowed=allowed,
+            outcome=answer.outcome(beyond),
+            cached=max(0, answer.cached - beyond),
+            proved=proved,
+            error=answer.code,
+        )
+
+    return [
+        *(cell(str(caller), adapter, answer, False) for caller, answer in tried),
+        cell(f"{owner}, again", adapter, back[0], True),
+        cell(f"{owner}, again", asking.target.model, back[1], True),
+    ]
+
+
+async def try_restart(
+    asking: Asking, engine: EngineAccess, owner: Caller, stranger: Caller
+) -> list[Cell]:
+    """Fill, restart the engine, let a stranger ask first; then the owner fills and must hit."""
+    if engine.restart is None:
+        return []
+    await asking.alone(Place.ANY)
+    prompt = Prompt(CHAT, asking.target.model, asking.texts.text(), asking.texts.tail())
+    await asking.ask(owner, prompt)
+    await engine.restart()
+    tried = await asking.ask(stranger, prompt)
+    await asking.ask(owner, prompt)
+    back = await asking.ask(owner, prompt)
+    beyond = asking.beyond[CHAT, asking.target.model]
+    proved = back.outcome(beyond) is Outcome.HIT
+
+    def cell(caller: Caller, answer: Answer, allowed: bool) -> Cell:
+        return Cell(
+            group=f"restart.{engine.name}",
+            place=Place.ANY.value,
+            endpoint=CHAT,
+            model=asking.target.model,
+            owner=str(owner),
+            caller=str(caller),
+            allowed=allowed,
+            outcome=answer.outcome(beyond),
+            cached=max(0, answer.cached - beyond),
+            proved=proved,
+            error=answer.code,
+        )
+
+    return [cell(stranger, tried, False), cell(owner, back, True)]

@@ -1,0 +1,109 @@
+"""`scopekv explain`: why a request of yours was not read from the cache."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from scopekv.adapters.json_http import JsonHttp
+from scopekv.cli.options import json_option
+from scopekv.errors import ScopeKVError
+
+SECONDS_MAX = 30.0
+
+
+@click.command()
+@click.argument("request_id", required=False)
+@click.option("--earlier", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--later", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--api", default="/v1/chat/completions", show_default=True)
+@click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The gateway.")
+@click.option(
+    "--key",
+    envvar="SCOPEKV_API_KEY",
+    show_envvar=True,
+    required=True,
+    help="Your API key. An option's value shows in `ps`: better the variable.",
+)
+@json_option
+def explain(
+    request_id: str | None,
+    earlier: Path | None,
+    later: Path | None,
+    api: str,
+    url: str,
+    key: str,
+    as_json: bool,
+) -> None:
+    """Say why a request was not read from the cache, and what to change.
+
+    \b
+    REQUEST_ID is the answer's header X-ScopeKV-Request; a gateway remembers each caller's last 32.
+    Or compare two request bodies that you have in files:
+
+    \b
+    scopekv explain req_1f0c...
+    scopekv explain --earlier yesterday.json --later today.json
+    """
+    body: dict[str, Any]
+    if request_id:
+        body = {"request_id": request_id}
+    elif earlier and later:
+        body = {"earlier": _body(earlier), "later": _body(later), "api": api}
+    else:
+        raise click.UsageError("give a REQUEST_ID, or --earlier and --later")
+    headers = {"Authorization": f"Bearer {key}"}
+    try:
+        http = JsonHttp(
+            url.rstrip("/").removesuffix("/v1"),
+            what="the gateway",
+            ca_file=None,
+            timeout_seconds=SECONDS_MAX,
+        )
+        status, answer = http.call("POST", "/v1/scopekv/explain", headers, body)
+    except ScopeKVError as error:
+        raise click.ClickException(str(error)) from error
+    if status != 200:
+        error_body = answer.get("error") or {}
+        raise click.ClickException(str(error_body.get("message") or f"status {status}"))
+    if as_json:
+        click.echo(json.dumps(answer))
+        return
+    _print(answer)
+
+
+def _body(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except ValueError:
+        raise click.ClickException(f"{file} is not JSON") from None
+    if not isinstance(found, dict):
+        raise click.ClickException(f"{file} must hold one request body, a JSON object")
+    return found
+
+
+def _print(answer: dict[str, Any]) -> None:
+    cached = answer["cached_tokens"]
+    click.echo(
+        f"{answer['prompt_tokens']} tokens, {answer['common_tokens']} of them as before, so that "
+        f"{answer['expected_tokens']} can come from the cache"
+        + (f"; {cached} did" if cached is not None else "")
+    )
+    if not answer["causes"]:
+        click.echo("Nothing was lost.")
+        return
+    table = Table("cause", "where", "tokens lost", "seconds", "do")
+    for cause in answer["causes"]:
+        sure = "" if cause["certainty"] == "confirmed" else " (suspected)"
+        where = f"{cause['path'] or '-'}, token {cause['token']}"
+        seconds = "" if cause["seconds_lost"] is None else f"{cause['seconds_lost']:.2f}"
+        table.add_row(cause["code"] + sure, where, str(cause["tokens_lost"]), seconds, cause["fix"])
+    Console().print(table)
+    first = answer["causes"][0]
+    if first["before"] or first["after"]:
+        click.echo(f"before: {first['before']!r}\nafter:  {first['after']!r}")

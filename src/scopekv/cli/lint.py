@@ -1,0 +1,229 @@
+"""`scopekv lint`: what in a log of requests keeps the cache from being used, before it is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from scopekv import __version__
+from scopekv.cli.options import data_dir_option, default_data_dir
+from scopekv.core.explaining import Certainty, Diagnosis, MissCause, ReadPrompt, diagnose
+from scopekv.engines.model import ensure_model
+from scopekv.errors import Misuse, ScopeKVError
+from scopekv.gateway.apis import APIS
+from scopekv.gateway.apis.chat import CHAT_API, COMPLETIONS_API
+from scopekv.gateway.apis.responses import RESPONSES_API
+from scopekv.gateway.explaining import read_prompt, shown
+from scopekv.gateway.model_text import read_model_text
+from scopekv.gateway.prompts import ModelText
+from scopekv.simulate.model import SimulatedModel
+
+WINDOW = 16
+_QUIET = frozenset({MissCause.COLD, MissCause.BELOW_MINIMUM})
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Found:
+    """One request of a file: where it stands, what it is compared with, what was found."""
+
+    file: str
+    line: int
+    against: int | None
+    diagnosis: Diagnosis
+
+
+@click.command()
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--model-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A Hugging Face folder with tokenizer and chat template. [default: the embedded model]",
+)
+@click.option("--block-size", default=32, show_default=True, type=click.IntRange(1, 4096))
+@click.option(
+    "--window",
+    default=WINDOW,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="With how many requests before it each one is compared.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review tools.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["confirmed", "suspected", "never"]),
+    default="never",
+    show_default=True,
+    help="Exit with 1 where such a cause was found.",
+)
+@data_dir_option
+def lint(
+    files: tuple[Path, ...],
+    model_dir: Path | None,
+    block_size: int,
+    window: int,
+    as_json: bool,
+    sarif: bool,
+    fail_on: str,
+    data_dir: Path | None,
+) -> None:
+    """Find what in prompts keeps the cache from being used, without an engine.
+
+    \b
+    FILE holds requests in the order in which they are sent: JSON lines, or one JSON list. A request
+    is a body of /v1/chat/completions, /v1/completions, /v1/responses or /v1/messages, or
+    {"api": "/v1/messages", "body": {...}}.
+
+    \b
+    scopekv lint requests.jsonl
+    scopekv lint --sarif --fail-on confirmed tests/prompts/*.jsonl > prompts.sarif
+
+    "expected" is what an engine that has computed the requests before reads from its cache, exact
+    for this template, tokenizer and block size; blocks of answers come on top.
+    """
+    console = Console(stderr=True)
+    try:
+        folder = model_dir or ensure_model(
+            (data_dir or default_data_dir()).expanduser().absolute(), console=console
+        )
+        text = read_model_text(SimulatedModel.load(folder).describe())
+        found = [one for file in files for one in _linted(file, text, block_size, window, console)]
+    except ScopeKVError as error:
+        raise click.ClickException(str(error)) from error
+    if sarif:
+        click.echo(json.dumps(_sarif(found), indent=1))
+    elif as_json:
+        click.echo(json.dumps([_row(one) for one in found]))
+    else:
+        _print(found)
+    wanted = {"confirmed": {Certainty.CONFIRMED}, "suspected": set(Certainty)}.get(fail_on, set())
+    if any(cause.certainty in wanted for one in found for cause in _causes(one)):
+        raise SystemExit(1)
+
+
+def _linted(
+    file: Path, text: ModelText, block_size: int, window: int, console: Console
+) -> Iterator[_Found]:
+    """Compare each request with those before it; that with most in common counts."""
+    before: list[tuple[int, ReadPrompt]] = []
+    requests = list(_requests(file))
+    for line, path, body in track(
+        requests,
+        f"Reading {file.name}",
+        console=console,
+        disable=len(requests) < 50,
+        transient=True,
+    ):
+        try:
+            api = APIS[path]
+            later = read_prompt(api, api.check(body), text)
+        except Misuse as error:
+            raise Misuse(f"{file}:{line}: {error}") from error
+        best: tuple[int | None, Diagnosis] | None = None
+        for number, earlier in reversed(before[-window:]):
+            diagnosis = diagnose(earlier, later, block_size)
+            if best is None or diagnosis.common_tokens > best[1].common_tokens:
+                best = (number, diagnosis)
+        against, diagnosis = best or (None, diagnose(None, later, block_size))
+        yield _Found(str(file), line, against, diagnosis)
+        before.append((line, later))
+
+
+def _requests(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Line, API path and body of each request. Raises `Misuse` naming file and line."""
+    content = file.read_text("utf-8", errors="replace")
+    if content.lstrip().startswith("["):
+        given = [(number + 1, one) for number, one in enumerate(_json(content, file, 1))]
+    else:
+        lines = enumerate(content.splitlines(), 1)
+        given = [(number, _json(line, file, number)) for number, line in lines if line.strip()]
+    for number, one in given:
+        if not isinstance(one, dict):
+            raise Misuse(f"{file}:{number}: a request must be a JSON object")
+        inner = one.get("body")
+        body: dict[str, Any] = inner if isinstance(inner, dict) else one
+        path = one.get("api") or _api_of(body)
+        if path not in APIS:
+            raise Misuse(f"{file}:{number}: no such API; it takes {', '.join(APIS)}")
+        yield number, path, {"model": "", **body}
+
+
+def _json(content: str, file: Path, line: int) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise Misuse(f"{file}:{line}: not JSON; write one request a line, or one list") from None
+
+
+def _api_of(body: dict[str, Any]) -> str:
+    if "input" in body:
+        return RESPONSES_API.path
+    return COMPLETIONS_API.path if "prompt" in body else CHAT_API.path
+
+
+def _causes(one: _Found) -> Sequence[Any]:
+    return [cause for cause in one.diagnosis.causes if cause.code not in _QUIET]
+
+
+def _row(one: _Found) -> dict[str, Any]:
+    place = {"file": one.file, "line": one.line, "compared_with_line": one.against}
+    return place | shown(one.diagnosis, cached=None, prefill=None)
+
+
+def _print(found: Sequence[_Found]) -> None:
+    table = Table("place", "tokens", "expected", "cause", "where", "lost", "fix")
+    for one in found:
+        row = (f"{Path(one.file).name}:{one.line}", str(one.diagnosis.prompt_tokens))
+        causes = _causes(one)
+        for cause in causes:
+            where = f"{cause.path or 'template'}, token {cause.token}"
+            what = cause.code.value + ("" if cause.certainty is Certainty.CONFIRMED else " ?")
+            table.add_row(
+                *row,
+                str(one.diagnosis.expected_tokens),
+                what,
+                where,
+                str(cause.tokens_lost),
+                cause.fix,
+            )
+        if not causes:
+            table.add_row(*row, str(one.diagnosis.expected_tokens), "-", "", "", "")
+    Console().print(table)
+
+
+def _sarif(found: Sequence[_Found]) -> dict[str, Any]:
+    """SARIF 2.1.0 (OASIS): one result a cause, at the request's line."""
+    results = []
+    for one in found:
+        for cause in _causes(one):
+            confirmed = cause.certainty is Certainty.CONFIRMED
+            place = {
+                "artifactLocation": {"uri": one.file},
+                "region": {"startLine": one.line},
+            }
+            words = f"{cause.tokens_lost} tokens lost from token {cause.token} on: {cause.fix}"
+            results.append(
+                {
+                    "ruleId": cause.code.value,
+                    "level": "warning" if confirmed else "note",
+                    "message": {"text": words},
+                    "locations": [{"physicalLocation": place}],
+                }
+            )
+    rules = [{"id": cause.value} for cause in MissCause]
+    driver = {"name": "scopekv lint", "version": __version__, "rules": rules}
+    return {
+        "version": "2.1.0",
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }

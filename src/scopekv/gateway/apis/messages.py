@@ -1,0 +1,222 @@
+"""Anthropic's Messages API: `/v1/messages`, with cache_control, and its errors.
+
+Sharing is automatic, so a breakpoint (`cache_control`) asks for what is done anyway: it is checked
+as Anthropic documents it (at most 4, a TTL of 5m or 1h) and leaves the prompt's tokens unchanged.
+How long a block stays is the operator's retention, and room in the tiers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scopekv.errors import Misuse
+from scopekv.gateway.apis.api import Api, Body
+from scopekv.gateway.http.messages import Failure
+from scopekv.gateway.template import NotRenderable
+from scopekv.gateway.tokens import Tokens
+from scopekv.gateway.usage import EventTap, Shares, Tap
+
+MESSAGES = "/v1/messages"
+COUNT_TOKENS = f"{MESSAGES}/count_tokens"
+BREAKPOINTS_MAX = 4
+TTLS = ("5m", "1h")
+# What changes the rendered prompt in ways that only the engine knows.
+_ENGINE_RENDERS = ("chat_template_kwargs", "thinking", "output_config")
+_BLOCK_FIELDS = {
+    "text": {"type", "text", "cache_control", "citations"},
+    "tool_use": {"type", "id", "name", "input", "cache_control"},
+    "tool_result": {"type", "tool_use_id", "content", "cache_control", "is_error"},
+}
+
+
+def checked(body: Body) -> Body:
+    """Check the shape and the breakpoints; the end user that `metadata` names becomes `user`."""
+    if not isinstance(body.get("messages"), list) or not body["messages"]:
+        raise Misuse("messages must be a list with at least one message")
+    most = body.get("max_tokens", 1)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise Misuse("max_tokens must be a whole number; 0 only reads the prompt into the cache")
+    if most == 0 and body.get("stream"):
+        raise Misuse("max_tokens 0 has no answer to stream: leave out stream")
+    count = 0
+    for block in _blocks(body):
+        control = block.get("cache_control")
+        if control is None:
+            continue
+        count += 1
+        if not isinstance(control, dict) or control.get("type") != "ephemeral":
+            raise Misuse('cache_control must be {"type": "ephemeral"}, with a ttl of 5m or 1h')
+        if control.get("ttl", TTLS[0]) not in TTLS:
+            raise Misuse("cache_control.ttl must be 5m or 1h")
+    if count > BREAKPOINTS_MAX:
+        raise Misuse(f"{count} blocks have cache_control; a request takes {BREAKPOINTS_MAX}")
+    metadata = body.get("metadata")
+    named = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(named, str | None):
+        raise Misuse("metadata.user_id must be a string")
+    rest = {key: value for key, value in body.items() if key != "metadata"}
+    return {**rest, "user": named} if named and not body.get("user") else rest
+
+
+def _blocks(body: Body) -> Iterator[Mapping[str, Any]]:
+    """Everything that may carry a breakpoint, in the prompt's order. The body itself is one."""
+    yield body
+    places = [body.get("tools"), body.get("system")]
+    places += [m.get("content") for m in body["messages"] if isinstance(m, dict)]
+    for place in places:
+        if isinstance(place, list):
+            yield from (block for block in place if isinstance(block, dict))
+
+
+def as_chat(body: Body) -> Mapping[str, Any]:
+    """The request as a chat. Raises `NotRenderable` for what only the engine can render."""
+    if any(body.get(name) for name in _ENGINE_RENDERS):
+        raise NotRenderable("a field that changes what the template renders")
+    messages: list[dict[str, Any]] = []
+    system = _texts(body.get("system"), "system")
+    if system:
+        messages.append({"role": "system", "content": _parts(system)})
+    for message in body["messages"]:
+        messages += _message(message)
+    chat: dict[str, Any] = {"messages": messages}
+    if body.get("tools"):
+        chat["tools"] = [_tool(tool) for tool in _list(body["tools"], "tools")]
+        choice = body.get("tool_choice")
+        if isinstance(choice, dict) and choice.get("type") == "none":
+            chat["tool_choice"] = "none"
+    return chat
+
+
+def _message(message: Any) -> list[dict[str, Any]]:
+    """One message as one or more of a chat: each tool result is a message of its own there."""
+    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
+        raise NotRenderable("a message of a role of its own kind")
+    role, content = message["role"], message.get("content")
+    if isinstance(content, str):
+        return [{"role": role, "content": content}]
+    made: list[dict[str, Any]] = []
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for block in _list(content, "content"):
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind not in _BLOCK_FIELDS or not block.keys() <= _BLOCK_FIELDS[kind]:
+            raise NotRenderable("a block that is not text, a tool's use or its result")
+        if kind == "text":
+            texts += _texts([block], "content")
+        elif kind == "tool_use" and role == "assistant":
+            calls.append(_call(block))
+        elif kind == "tool_result" and role == "user":
+            result = "\n".join(_texts(block.get("content"), "content"))
+            name = str(block.get("tool_use_id") or "")
+            made.append({"role": "tool", "tool_call_id": name, "content": result})
+        else:
+            raise NotRenderable("a tool's use or result on the other side")
+    if texts or calls:
+        own: dict[str, Any] = {"role": role, "content": _parts(texts)}
+        made.append(own | ({"tool_calls": calls} if calls else {}))
+    return made
+
+
+def _call(block: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": block.get("name") or "", "arguments": json.dumps(block.get("input") or {})}
+    return {"id": block.get("id") or "", "type": "function", "function": function}
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    """A tool in OpenAI's form, its members as the engine makes them of Anthropic's."""
+    if not isinstance(tool, dict) or "input_schema" not in tool or tool.get("defer_loading"):
+        raise NotRenderable("a tool of its own kind")
+    schema = tool["input_schema"]
+    if not isinstance(schema, dict):
+        raise Misuse("input_schema must be an object")
+    function = {
+        "name": tool.get("name"),
+        "description": tool.get("description"),
+        "parameters": schema if "type" in schema else {**schema, "type": "object"},
+    }
+    strict = {"strict": tool["strict"]} if tool.get("strict") is not None else {}
+    return {"type": "function", "function": function | strict}
+
+
+def _texts(content: Any, name: str) -> list[str]:
+    """The texts of a content of text alone."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [content]
+    texts = []
+    for block in _list(content, name):
+        if not isinstance(block, dict) or block.get("type") != "text":
+            raise NotRenderable("a block that is not text")
+        if not isinstance(block.get("text"), str):
+            raise Misuse("a text block must have a string 'text'")
+        texts.append(block["text"])
+    return texts
+
+
+def _parts(texts: list[str]) -> str | list[dict[str, str]]:
+    return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise Misuse(f"{name} must be a string or a list of blocks")
+    return value
+
+
+def _with_ids(body: Body, _tokens: Tokens) -> Body:
+    """`messages` must be present; the system text is in the tokens already."""
+    less = {key: value for key, value in body.items() if key != "system"}
+    return less | {"messages": [{"role": "user", "content": ""}]}
+
+
+def _for_engine(body: Body) -> Body:
+    """An engine makes at least one token."""
+    return body if body.get("max_tokens") else {**body, "max_tokens": 1}
+
+
+def _answer(body: Body, content: bytes) -> bytes:
+    """Of a request that only read its prompt into the cache, an answer without words."""
+    if body.get("max_tokens", 1):
+        return content
+    answer = json.loads(content)
+    answer["usage"]["output_tokens"] = 0
+    return json.dumps(answer | {"content": [], "stop_reason": "max_tokens"}).encode()
+
+
+def _tap(_body: Body, shares: Shares | None) -> Tap:
+    return EventTap(shares)
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesFailure(Failure):
+    """An error in Anthropic's form; in a stream, an event named `error`."""
+
+    def body(self) -> bytes:
+        kinds = {404: "not_found_error", 413: "request_too_large", 503: "overloaded_error"}
+        kind = kinds.get(self.status) or ("api_error" if self.status >= 500 else self.type)
+        error = {"type": kind, "message": self.message}
+        return json.dumps({"type": "error", "error": error}).encode()
+
+    def event(self) -> bytes:
+        return b"event: error\ndata: %b\n\n" % self.body()
+
+
+def worded(failure: Failure) -> Failure:
+    """A failure in Anthropic's form."""
+    return MessagesFailure(failure.status, failure.message, failure.type, failure.code)
+
+
+MESSAGES_API = Api(
+    path=MESSAGES,
+    text="messages",
+    check=checked,
+    chat=as_chat,
+    engine=_for_engine,
+    with_ids=_with_ids,
+    answer=_answer,
+    tap=_tap,
+)

@@ -1,0 +1,65 @@
+"""`scopekv audit run` as a process of its own, beside a running deployment and a foreign one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+import pytest
+
+from scopekv.audit.report import verify_report
+from tests.audit.conftest import Audited, Open
+from tests.audit.test_isolation_command import COMMAND, left, write_config
+
+
+async def start(stage: Audited, folder: Path, *arguments: str) -> Process:
+    config = write_config(folder / "scopekv.toml", stage)
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", COMMAND, "audit", "run", "--out", str(folder / "report")),
+        *("--config", str(config), *arguments),
+        env=os.environ | {"SCOPEKV_DATA_DIR": str(folder), "SCOPEKV_REGISTRY": ""},
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+
+
+@pytest.mark.slow
+async def test_one_command_leads_to_a_signed_report(audited: Open, tmp_path: Path) -> None:
+    async with audited() as stage:
+        process = await start(stage, tmp_path, "--only", "isolation", "--seed", "7", "--json")
+        out, err = await process.communicate()
+        assert left(stage.deployment, "00000007") == []
+        secrets = [*stage.target.keys.values(), *(one.api_key for one in stage.target.engines)]
+    assert process.returncode == 0, err.decode()
+    found = json.loads(out)
+    assert found["audits"][0]["cells_forbidden"] > 100
+    assert {"The store audit", "The timing audit"} <= {one["what"] for one in found["not_tested"]}
+    assert verify_report(tmp_path / "report", found["fingerprint"]).exit_code == 0
+    for path in (tmp_path / "report").iterdir():
+        assert not [one for one in secrets if one.encode() in path.read_bytes()]
+
+
+@pytest.mark.slow
+async def test_ctrl_c_leaves_a_report_and_nothing_else(audited: Open, tmp_path: Path) -> None:
+    async with audited() as stage:
+        process = await start(stage, tmp_path, "--seed", "8", "--only", "isolation,timing")
+        for _ in range(600):
+            if len(left(stage.deployment, "00000008")) > 3:
+                break  # it has published documents by now
+            await asyncio.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+        assert process.returncode == 2, err.decode()
+        assert left(stage.deployment, "00000008") == []
+    told = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert not told["complete"]
+    assert [one["checks"][0]["summary"] for one in told["audits"]] == [
+        "cut short: interrupted",
+        "not begun: interrupted",
+    ]
+    assert verify_report(tmp_path / "report", None).exit_code == 0

@@ -1,0 +1,89 @@
+"""`scopekv lint` over files: exact places, SARIF, exit codes, files of no use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from scopekv.cli.lint import lint
+from scopekv.simulate.stage import text_of
+
+
+def run(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(lint, [*arguments, "--model-dir", str(folder)])
+
+
+def chat(system: str, question: str) -> dict[str, Any]:
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    return {"model": "m", "messages": messages}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three chats under a clock, then two that are well made."""
+    rules = text_of("lint rules", 80)
+    made = [chat(f"It is 10:{minute} now. {rules}", "hi") for minute in (15, 16, 17)]
+    made += [chat(rules, question) for question in ("one", "two")]
+    file = tmp_path / "log.jsonl"
+    file.write_text("\n".join(map(json.dumps, made)))
+    return file
+
+
+def test_each_request_is_compared_with_those_before_it(model_dir: Path, log: Path) -> None:
+    rows = json.loads(run(model_dir, str(log), "--json").stdout)
+    codes = [[cause["code"] for cause in row["causes"]] for row in rows]
+    assert codes[:3] == [["cold"], ["time"], ["time"]]
+    assert codes[4] == []
+    assert rows[4]["compared_with_line"] == 4
+    assert rows[4]["expected_tokens"] % 32 == 0
+    assert rows[4]["expected_tokens"] > 100
+
+
+def test_sarif_and_the_exit_code(model_dir: Path, log: Path) -> None:
+    result = run(model_dir, str(log), "--sarif", "--fail-on", "confirmed")
+    (one,) = json.loads(result.stdout)["runs"]
+    places = [r["locations"][0]["physicalLocation"]["region"]["startLine"] for r in one["results"]]
+    assert result.exit_code == 1
+    assert places[:2] == [2, 3]
+    assert {r["ruleId"] for r in one["results"]} <= {
+        r["id"] for r in one["tool"]["driver"]["rules"]
+    }
+    assert run(model_dir, str(log)).exit_code == 0
+
+
+def test_every_api_in_one_file(model_dir: Path, tmp_path: Path) -> None:
+    text = text_of("lint apis", 80)
+    bodies = [
+        {"model": "m", "prompt": text},
+        {"model": "m", "input": text},
+        {"api": "/v1/messages", "body": {"messages": [{"role": "user", "content": text}]}},
+        chat(text, "hi"),
+    ]
+    file = tmp_path / "all.json"
+    file.write_text(json.dumps(bodies))
+    result = run(model_dir, str(file))
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", ":1: not JSON"),
+        ('{"model": "m", "messages": []}', ":1: messages"),
+        ("[1]", ":1: a request must be"),
+        ('{"api": "/v2", "body": {}}', ":1: no such API"),
+    ],
+)
+def test_files_of_no_use_are_refused_with_their_line(
+    model_dir: Path, tmp_path: Path, content: str, says: str
+) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text(content)
+    result = run(model_dir, str(file))
+    assert result.exit_code == 1
+    assert says in result.output
+    assert "Traceback" not in result.output
