@@ -109,6 +109,7 @@ def _kind(shape: shapes.Type) -> str:
         shapes.FloatType: "number",
         shapes.BoolType: "true or false",
         shapes.ListType: "list",
+        shapes.VarTupleType: "list",
         shapes.StructType: "table",
         shapes.DictType: "table",
     }

@@ -200,7 +200,7 @@ class _Plan(Generic[K]):
         self.taken: dict[K, None] = {}
 
     def choose(self) -> Node[K] | None:
-        """The next block to go, or None."""
+        """The next block to go, or None. Take what it gives before asking again."""
         for idle in self._idle:
             if node := self._first(idle):
                 return node
@@ -209,9 +209,10 @@ class _Plan(Generic[K]):
         while (name := self._draft.largest()) is not None:
             node = own if name == self._account else self._first(name)
             if node is not None:
-                self._draft.offer(name)
-                unproven = own is not None and above and own.uses == 1 and node.uses > 1
-                return own if unproven else node
+                if own is not None and above and own.uses == 1 and node.uses > 1:
+                    self._draft.offer(name)
+                    return own
+                return node  # `take` offers its account again
             if self._draft.used_bytes(name) <= self._guarantee:
                 self._draft.offer(name)
                 break
@@ -270,7 +271,9 @@ class _Plan(Generic[K]):
             self._draft.offer(parent.account)  # it may have had nothing to give before
 
     def close(self) -> None:
-        """Put every heap back as it was."""
+        """Have what was taken out of heaps put back at the next search, if it is still there."""
         self._draft.close()
+        young = self._policy._young
         for node in self._popped:
-            self._policy._lane_of(node).push(node)
+            node.young = True
+            young[node.key] = node

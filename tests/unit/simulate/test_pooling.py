@@ -15,9 +15,6 @@ TRACES = Path(__file__).parents[2] / "data" / "traces"
 INSTANCES, LOCAL_BLOCKS = 10, 5859  # 3M tokens each, as in Mooncake's comparison
 
 
-PUBLISHED_RATIO = 2.36  # the largest that Mooncake reports; its routing is neither of the extremes
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["conversation", "synthetic"])
 def test_a_pool_finds_more_than_the_same_memory_apart(name: str) -> None:
@@ -35,7 +32,7 @@ def test_a_pool_finds_more_than_the_same_memory_apart(name: str) -> None:
     assert rates[Spread.RANDOM] < rates[Spread.AFFINITY]
     assert 1.5 < pooled / rates[Spread.RANDOM] < 4.0
     assert 1.5 < pooled / rates[Spread.ROUND_ROBIN] < 4.0
-    assert 0.98 < pooled / rates[Spread.AFFINITY] < PUBLISHED_RATIO
+    assert 0.98 < pooled / rates[Spread.AFFINITY] < 1.5
 
 
 def worked_example(*, per_user: bool) -> list[TracedRequest]:
