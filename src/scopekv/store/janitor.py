@@ -135,8 +135,9 @@ class Janitor:
 
     def _clear(self, keys: list[ObjectKey]) -> None:
         try:
-            self._parts.store.delete(keys)
-            self._parts.index.cleared(keys)
+            for batch in batches(keys, BATCH):
+                self._parts.store.delete(batch)
+                self._parts.index.cleared(batch)
         except Unavailable:
             self._parts.trouble(self._parts.writing)
 

@@ -156,6 +156,7 @@ class Mover:
             parts.counts.add("bytes_written", sealed.nbytes)
             if parts.fence.holds(key.chain):
                 parts.store.delete([key])
+                parts.index.cleared([key])
         except Unavailable:
             parts.index.doubt([key], sealed.nbytes)
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from scopekv.core.chains import Tag, holds_any
@@ -32,10 +32,12 @@ class Purges:
         store: ObjectStore,
         fence: Fence,
         monotonic: Callable[[], float],
+        gone: Callable[[Sequence[ObjectKey]], None],
         *,
         threaded: bool = True,
     ) -> None:
-        self._threaded = threaded
+        """`gone` is told what was deleted."""
+        self._threaded, self._gone = threaded, gone
         self._store = store
         self._monotonic = monotonic
         self._fence = fence
@@ -115,7 +117,11 @@ class Purges:
         """One walk over the store, then the quarantine: a reader may fill that meanwhile."""
         found = [stat.key for stat in self._store.objects(lambda name: holds_any(name, tags))]
         found += [s.key for s in self._store.quarantined() if holds_any(s.key.chain, tags)]
-        return sum(self._store.delete(batch) for batch in batches(found, BATCH))
+        removed = 0
+        for batch in batches(found, BATCH):
+            removed += self._store.delete(batch)
+            self._gone(batch)
+        return removed
 
     def _forget_old(self, now: float) -> None:
         for tags, (answer, at) in list(self._answers.items()):

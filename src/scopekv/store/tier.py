@@ -85,7 +85,8 @@ class SealedTier:
         size_bytes = parts.objects.object_bytes
         self._workers = Workers(settings, size_bytes, monotonic, threaded=threaded)
         self._checks = PresenceChecks(parts, self._workers, settings)
-        self._purges = Purges(store, parts.fence, monotonic, threaded=threaded)
+        gone = parts.index.cleared
+        self._purges = Purges(store, parts.fence, monotonic, gone, threaded=threaded)
         name = random(_PROBE_HEX_BYTES).hex()
         self._janitor = Janitor(parts, self._checks, keyring, settings, clock, name)
         if threaded:

@@ -17,9 +17,10 @@ from scopekv.simulate.fuzz.world import World
 from scopekv.store import scope_keys
 
 SESSIONS = ("", "", "", "s1")
-JUMPS = (-7200.0, -400.0, -20.0, -2.0, 2.0, 20.0, 400.0, 7200.0)
+JUMPS = (-7200.0, -400.0, -20.0, -2.0, -1.0, 1.0, 2.0, 20.0, 400.0, 7200.0)
 WAITS = (0.05, 0.3, 1.0, 3.0, 12.0, 70.0, 400.0)
 OTHER_TOKEN = 7
+LATE_SECONDS = 12.0
 Act = Callable[[World], None]
 
 
@@ -100,10 +101,12 @@ def _ask(
                 prefill_seconds=seconds,
                 streams=True,
             ),
-            due=now + (0.0 if dice.random() < 0.8 else dice.random() * 50),
+            due=now + (0.0 if dice.random() < 0.9 else dice.random() * LATE_SECONDS),
             writer=oracle.writer(texts),
         )
     )
+    if dice.random() < 0.7:
+        world.turns(dice.randrange(80))
 
 
 def _drifted(marked: list[tuple[Label, int]], spot: int, own: Label) -> list[tuple[Label, int]]:

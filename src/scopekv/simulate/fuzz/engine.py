@@ -282,7 +282,9 @@ class Engine:
             )
 
     def _tags(self, flight: Flight, at: int) -> frozenset[Tag]:
-        return frozenset(tag(one) for one in chain_at(flight.grants, (at + 1) * BLOCK_TOKENS))
+        """Under which scopes a block is, kept with it in host memory."""
+        origin = self.blocks.get(flight.hashes[at])
+        return origin.tags if origin is not None else frozenset()
 
     # --- administration -------------------------------------------------------------------------
 
@@ -321,8 +323,10 @@ class Engine:
         return Counter(self._held()[medium])
 
     def _held(self) -> dict[Medium, list[int]]:
-        held = {Medium.ENGINE: self.cache.all(), Medium.HOST: self.host.all()}
-        return {medium: [short(one) for one in blocks] for medium, blocks in held.items()}
+        return {
+            Medium.ENGINE: [short(one) for one in self.cache.all()],
+            Medium.HOST: [short(one) for one in self.host.all()],
+        }
 
 
 def _line(tier: str, removed: int, busy: int, error: str | None = None) -> dict[str, Any]:

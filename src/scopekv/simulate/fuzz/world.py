@@ -48,8 +48,9 @@ class World:
             Gateway(self.deployed, self.clock, self.machines[0], self.present_dice, self.engines)
             for _ in range(1 + self.dice.randrange(2))
         ]
-        now = self.machines[0].wall
-        self.revoker = Revoker(self.deployed, self.engines, self.present_dice, now)
+        self.revoker = Revoker(
+            self.deployed, self.engines, self.present_dice, self.machines[0].wall
+        )
         self.society = Society(self.deployed, self.revoker, self.dice)
 
     def present_dice(self) -> Random:
@@ -82,7 +83,7 @@ class World:
             self.clock,
             self.machines[number % len(self.machines)],
             self.present_dice,
-            Sizes(cache_blocks=8 + chance.randrange(32), host_blocks=4 + chance.randrange(16)),
+            Sizes(cache_blocks=6 + chance.randrange(24), host_blocks=4 + chance.randrange(32)),
             plans,
             self._seen,
             self.ended,

@@ -64,13 +64,19 @@ class BoundedMemory(Law):
             self._at_most(f"{engine.name}: ticket uses", len(engine.uses), LEDGER_MAX)
         for name, tier in world.tiers():
             room = tier.plan.capacity_bytes
+            if tier.plan.shared or not tier.tier.ready:
+                continue  # others write there, or a life before did: the next listing tells
             self._at_most(f"{name}: bytes", tier.tier.counters()["used_bytes"], room)
-            if not tier.plan.shared and tier.tier.ready:
-                held = tier.plan.place.sealed().values()
-                stored = sum(min(len(data), OBJECT_BYTES) for data, _ in held)  # damage aside
-                self._at_most(f"{name}: bytes in the store", stored, room)
+            held = tier.plan.place.sealed().values()
+            stored = sum(min(len(data), OBJECT_BYTES) for data, _ in held)  # damage aside
+            self._at_most(f"{name}: bytes in the store", stored, room)
         for gateway in world.gateways:
             self._at_most("location index", len(gateway.index), gateway.index.blocks_max)
+
+    def rest(self, world: World) -> None:
+        for name, tier in world.tiers():
+            used = tier.tier.counters()["used_bytes"]
+            self._at_most(f"{name}: bytes", used, tier.plan.capacity_bytes)
 
     def _at_most(self, what: str, found: int, limit: int) -> None:
         if found > limit:
