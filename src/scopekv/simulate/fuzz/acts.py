@@ -8,6 +8,7 @@ from random import Random
 
 from scopekv.core.tickets import mint
 from scopekv.errors import Unavailable
+from scopekv.simulate.fuzz.dice import dice as make_dice
 from scopekv.simulate.fuzz.flight import Flight
 from scopekv.simulate.fuzz.gateway import Decided
 from scopekv.simulate.fuzz.operations import Kind
@@ -20,7 +21,8 @@ SESSIONS = ("", "", "", "s1")
 JUMPS = (-7200.0, -400.0, -20.0, -2.0, -1.0, 1.0, 2.0, 20.0, 400.0, 7200.0)
 WAITS = (0.05, 0.3, 1.0, 3.0, 12.0, 70.0, 400.0)
 OTHER_TOKEN = 7
-LATE_SECONDS = 12.0
+LATE_SECONDS = (0.02, 0.05, 0.2, 1.0, 12.0)
+PROMPTS = 8  # of a world: others ask the same
 Act = Callable[[World], None]
 
 
@@ -61,7 +63,8 @@ def _ask(
     dice, oracle = world.dice, world.deployed.oracle
     person = list(oracle.people.values())[dice.randrange(len(oracle.people))]
     session = SESSIONS[dice.randrange(len(SESSIONS))]
-    pieces = prompt(world.society.papers, dice)
+    shape = make_dice("prompt", world.seed, dice.randrange(PROMPTS))
+    pieces = prompt(world.society.papers, shape)
     number = dice.randrange(len(world.gateways))
     gateway = world.gateways[number]
     try:
@@ -74,7 +77,7 @@ def _ask(
         return
     marked = labels(world.deployed, person, session, pieces)
     if drifts:
-        spot = dice.randrange(len(tokens))
+        spot = (1, len(tokens) // 2)[dice.randrange(2)]
         tokens[spot] = OTHER_TOKEN
         marked = _drifted(marked, spot, ("user", person.name, session))
     world.asked += 1
@@ -101,7 +104,7 @@ def _ask(
                 prefill_seconds=seconds,
                 streams=True,
             ),
-            due=now + (0.0 if dice.random() < 0.9 else dice.random() * LATE_SECONDS),
+            due=now + (0.0 if dice.random() < 0.8 else dice.choice(LATE_SECONDS)),
             writer=oracle.writer(texts),
         )
     )

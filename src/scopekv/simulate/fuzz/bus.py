@@ -22,9 +22,10 @@ class Noise:
 
 @dataclass(slots=True)
 class Channel:
-    """Batches of one engine on their way to one gateway."""
+    """Batches of one engine on their way to one gateway. `broken`: the connection was lost."""
 
     batches: list[Batch] = field(default_factory=list)
+    broken: bool = False
 
     def send(self, batch: Batch, noise: Noise, dice: Random) -> None:
         if dice.random() < noise.loses:
@@ -80,6 +81,12 @@ class Publisher:
         self.life += 1
         self.sequence = 0
         self._waiting = []
+        self.breaks()
+
+    def breaks(self) -> None:
+        """A connection ends, or stands anew: some batches in between came to nobody."""
+        for channel in self.channels:
+            channel.broken = True
 
     def _told(self, medium: Medium, block_hash: bytes, came: bool) -> None:
         kind = Stored if came else Removed

@@ -29,7 +29,7 @@ from scopekv.store.keyring import Keyring
 
 ASKS_MAX = 12  # then a question to a tier is given up, and the rest is computed
 BLOCK_BYTES = 64  # a content of 32 bytes, twice
-LEDGER_MAX = 48
+LEDGER_MAX = 14
 Seen = Callable[[Flight, int, bytes, str], None]  # flight, block, bytes read, from where
 Ended = Callable[[Flight], None]
 
@@ -83,6 +83,7 @@ class Engine:
             for plan in self._plans
         ]
         self._done: dict[tuple[int, int], Load] = {}
+        self.bus.breaks()
         self.up = True
 
     def kill(self) -> list[Flight]:

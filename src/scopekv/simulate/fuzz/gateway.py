@@ -77,6 +77,7 @@ class Gateway:
         self._documents: Mapping[str, Document] = {}
         for channel in self.channels:
             channel.batches.clear()
+            channel.broken = True
 
     # --- decisions ------------------------------------------------------------------------------
 
@@ -194,8 +195,13 @@ class Gateway:
     # --- following ------------------------------------------------------------------------------
 
     def hear(self, number: int) -> bool:
-        """Take one batch off the bus. False where none is on its way."""
-        batches = self.channels[number].batches
+        """Take one batch off the bus, or notice that it broke. False where there is nothing."""
+        channel = self.channels[number]
+        batches = channel.batches
+        if channel.broken and (not batches or self._dice().random() < 0.5):
+            channel.broken = False
+            self.followers[number].lost(Doubt.BUS_LOST)
+            return True
         if not batches:
             return False
         self.followers[number].take(batches.pop(0), self._clock.mono())

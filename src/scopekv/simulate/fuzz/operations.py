@@ -45,8 +45,8 @@ class Kind(StrEnum):
 
 
 _WEIGHTS = {
-    Kind.ASK: 34,
-    Kind.DRIFT: 2,
+    Kind.ASK: 36,
+    Kind.DRIFT: 4,
     Kind.FORGE: 2,
     Kind.WORK: 30,
     Kind.WAIT: 5,

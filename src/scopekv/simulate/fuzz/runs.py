@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from scopekv.errors import Unavailable
 from scopekv.simulate.fuzz.acts import ACTS
 from scopekv.simulate.fuzz.dice import dice
-from scopekv.simulate.fuzz.laws import Violation, every_law
+from scopekv.simulate.fuzz.laws import Law, Violation, every_law
 from scopekv.simulate.fuzz.operations import Operation, operations
 from scopekv.simulate.fuzz.places import Killed
 from scopekv.simulate.fuzz.world import World
@@ -34,16 +34,19 @@ class Found:
         return f"scopekv simulate --fuzz --seeds 1 --seed {self.seed}{kept}"
 
 
-def run(seed: int, listed: Sequence[Operation] | None = None) -> Found | None:
+def run(
+    seed: int, listed: Sequence[Operation] | None = None, *, watching: Sequence[Law] = ()
+) -> Found | None:
     """Run one seed, with all of its operations or those listed; return what is wrong, if anything.
 
+    `watching`: laws besides all of ours, such as one that keeps a diary.
     State change outside: none. The same arguments give the same answer.
     """
     chosen = operations(seed) if listed is None else listed
     kept = None if listed is None else tuple(one.number for one in listed)
     with _quiet():
         try:
-            _run(seed, chosen)
+            _run(seed, chosen, [*every_law(), *watching])
         except Violation as broken:
             return Found(seed, broken.law, str(broken), kept)
         except Exception as error:  # noqa: BLE001 - whatever a part raises is a finding
@@ -80,8 +83,7 @@ def shrink(found: Found) -> Found:
     return found
 
 
-def _run(seed: int, chosen: Sequence[Operation]) -> None:
-    laws = every_law()
+def _run(seed: int, chosen: Sequence[Operation], laws: Sequence[Law]) -> None:
     world = World(seed, laws)
     for one in chosen:
         world.dice = dice("operation", seed, one.number)

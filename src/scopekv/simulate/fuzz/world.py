@@ -28,7 +28,7 @@ class World:
     """Everything of one seed. `dice` are those of the operation under way."""
 
     def __init__(self, seed: int, laws: Sequence[Law]) -> None:
-        self.laws = laws
+        self.seed, self.laws = seed, laws
         self.dice = dice("world", seed)
         self.clock = Clock()
         self.noise = Noise()
@@ -113,7 +113,7 @@ class World:
                 engine.turn()
         elif roll < 0.84:
             self.deliver()
-        elif roll < 0.95:
+        elif roll < 0.93:
             gateway = self.gateways[self.dice.randrange(len(self.gateways))]
             number = self.dice.randrange(len(self.engines))
             if self.dice.random() > 0.6 or not gateway.hear(number):
@@ -138,13 +138,16 @@ class World:
             return
         life = follower.begin(self.clock.seconds)
         self.pause(0.01)  # on its way there
-        if not engine.up or (not self._calm and self.dice.random() < SNAPSHOT_LOST):
+        if self._snapshot_fails(engine):
             follower.failed()
             return
         told = engine.bus.snapshot(self.noise, self.dice, blocks=True)
         self.pause(0.01)  # and back
         for _ in follower.restore(life, told, self.clock.seconds):
             self.pause(0.001)
+
+    def _snapshot_fails(self, engine: Engine) -> bool:
+        return not engine.up or (not self._calm and self.dice.random() < SNAPSHOT_LOST)
 
     # --- requests -------------------------------------------------------------------------------
 
