@@ -31,7 +31,7 @@ class Diary(Law):
         self.reads[source] += 1
         self._write(flight.number, block, data.hex(), source, round(world.clock.seconds, 6))
 
-    def ended(self, world: World, flight: Flight, *, died: bool) -> None:
+    def ended(self, flight: Flight, *, died: bool) -> None:
         self.ended_well += not died
         self._write(flight.number, flight.steps, flight.reused, died)
 

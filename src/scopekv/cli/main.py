@@ -7,7 +7,10 @@ import click
 from scopekv import __version__
 from scopekv.cli.verbs import LazyGroup
 
-_VERBS = ("up", "gateway", "admin", "tiers", "bench", "audit", "explain", "lint", "doctor")
+_VERBS = (
+    *("up", "gateway", "admin", "tiers", "bench", "audit", "simulate", "calibrate"),
+    *("explain", "lint", "doctor"),
+)
 
 
 @click.group(

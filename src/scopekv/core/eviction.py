@@ -102,7 +102,12 @@ class ScopedPolicy(Generic[K]):
         self._serial += 1
         node = _Node(key, entry, self._clocks.get(entry.account, 0.0), self._serial)
         self._nodes[key] = node
-        lane = self._lanes.setdefault(entry.account, {}).setdefault(entry.size_bytes, _Lane())
+        lanes = self._lanes.get(entry.account)
+        if lanes is None:
+            lanes = self._lanes[entry.account] = {}
+        lane = lanes.get(entry.size_bytes)
+        if lane is None:
+            lane = lanes[entry.size_bytes] = _Lane()
         lane.blocks += 1
         self._ledger.add(entry.account, entry.size_bytes)
         if entry.parent is not None:
@@ -214,21 +219,26 @@ class _Plan(Generic[K]):
         self._idle = [name for name in policy._ledger.idle(self._guarantee) if name != account]
         self._gone: dict[K, int] = {}  # children that would be gone
         self._popped: list[_Node[K]] = []
+        self._own: _Node[K] | None = None
+        self._own_known = False  # until a block of the asking account is taken
         self.taken: dict[K, None] = {}
 
     def choose(self) -> _Node[K] | None:
-        """The next block to go, or None."""
+        """The next block to go, or None. Take what it gives before asking again."""
         for idle in self._idle:
             if node := self._first(idle):
                 return node
-        own = self._first(self._account)
+        if not self._own_known:
+            self._own, self._own_known = self._first(self._account), True
+        own = self._own
         above = self._draft.used_bytes(self._account) > self._guarantee
         while (name := self._draft.largest()) is not None:
             node = own if name == self._account else self._first(name)
             if node is not None:
-                self._draft.offer(name)
-                unproven = own is not None and above and own.uses == 1 and node.uses > 1
-                return own if unproven else node
+                if own is not None and above and own.uses == 1 and node.uses > 1:
+                    self._draft.offer(name)
+                    return own
+                return node  # `take` offers its account again
             if self._draft.used_bytes(name) <= self._guarantee:
                 self._draft.offer(name)
                 break
@@ -241,8 +251,9 @@ class _Plan(Generic[K]):
             slack -= self._guarantee
         found: _Node[K] | None = None
         for size, lane in self._policy._lanes.get(name, {}).items():
-            if size <= slack and (node := self._settle(lane.heap)) is not None:
-                found = node if found is None else min(found, node, key=lambda each: each.rank())
+            node = self._settle(lane.heap) if size <= slack else None
+            if node is not None and (found is None or node.rank() < found.rank()):
+                found = node
         return found
 
     def _settle(self, heap: _Queue[K]) -> _Node[K] | None:
@@ -271,6 +282,8 @@ class _Plan(Generic[K]):
         self.taken[node.key] = None
         self._draft.take(node.account, node.size_bytes)
         self._draft.offer(node.account)
+        if node.account == self._account:
+            self._own_known = False
         if node.parent is None:
             return
         self._gone[node.parent] = self._gone.get(node.parent, 0) + 1
@@ -281,9 +294,11 @@ class _Plan(Generic[K]):
             if not parent.queued:
                 self._policy._lanes[parent.account][parent.size_bytes].push(parent)
             self._draft.offer(parent.account)  # it may have had nothing to give before
+            self._own_known = self._own_known and parent.account != self._account
 
     def close(self) -> None:
-        """Put every heap back as it was."""
+        """Have what was taken out of heaps put back at the next search, if it is still there."""
         self._draft.close()
+        young = self._policy._young
         for node in self._popped:
-            self._policy._lanes[node.account][node.size_bytes].push(node)
+            young[node.key] = node

@@ -56,7 +56,7 @@ def marks(packed: bytes, stretches: Sequence[Stretch], key: bytes) -> tuple[Mark
         end = total if stretch.end is None else min(stretch.end, total)
         state.update(_owner(stretch.scope, stretch.epoch))
         while at < end and len(found) < MARKS_MAX:
-            step = _step(at)
+            step = mark_step(at)
             due = at - at % step + step
             upto = min(due, end)
             state.update(packed[at * TOKEN_BYTES : upto * TOKEN_BYTES])
@@ -66,7 +66,7 @@ def marks(packed: bytes, stretches: Sequence[Stretch], key: bytes) -> tuple[Mark
     return tuple(found)
 
 
-def _step(at: int) -> int:
+def mark_step(at: int) -> int:
     """From one mark to the next, after token `at`: a power of two, so that marks stay aligned."""
     return MARK_TOKENS if at < FINE_TOKENS else 1 << (at.bit_length() - 4)
 

@@ -40,12 +40,13 @@ class Ledger:
     Cost: O(log accounts) a change, amortised.
     """
 
-    __slots__ = ("_by_size", "_idle_bytes", "_recent", "_total", "_used", "_volume")
+    __slots__ = ("_by_size", "_changed", "_idle_bytes", "_recent", "_total", "_used", "_volume")
 
     def __init__(self, capacity_bytes: int) -> None:
         self._idle_bytes = IDLE_CAPACITIES * capacity_bytes
         self._used: dict[bytes, int] = {}
         self._by_size: list[tuple[int, bytes]] = []  # (-bytes, account); most are out of date
+        self._changed: set[bytes] = set()  # accounts whose entry is out of date
         self._recent: OrderedDict[bytes, int] = OrderedDict()  # account: volume at its last use
         self._total = self._volume = 0
 
@@ -77,11 +78,21 @@ class Ledger:
         used = self._used.get(account, 0) + by
         if used:
             self._used[account] = used
-            heapq.heappush(self._by_size, (-used, account))
+            self._changed.add(account)
         else:
+            self._changed.discard(account)
             self._used.pop(account, None)
             self._recent.pop(account, None)
+
+    def by_size(self) -> list[tuple[int, bytes]]:
+        """A heap of (-bytes, account) that has every account's present size, and old ones."""
+        heap, used = self._by_size, self._used
+        for account in self._changed:
+            if size := used.get(account):
+                heapq.heappush(heap, (-size, account))
+        self._changed.clear()
         self.tidy()
+        return heap
 
     def tidy(self) -> None:
         """Drop what is out of date once it is the greater part."""
@@ -108,13 +119,15 @@ class Ledger:
 class Draft:
     """A ledger as it would be after some takes. Changes no figure of the ledger."""
 
-    __slots__ = ("_heap", "_ledger", "_out", "_used")
+    __slots__ = ("_heap", "_held", "_ledger", "_offered", "_out", "_used")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._heap = ledger._by_size
+        self._heap = ledger.by_size()
         self._used: dict[bytes, int] = {}  # where it differs from the ledger
         self._out: set[bytes] = set()  # accounts whose entry was popped
+        self._offered: dict[bytes, int] = {}  # and put back: with this size
+        self._held: bytes | None = None  # put back, and larger than all in the heap
 
     def used_bytes(self, account: bytes) -> int:
         used = self._used.get(account)
@@ -122,10 +135,17 @@ class Draft:
 
     def largest(self) -> bytes | None:
         """The account that holds most; pops it: `offer` it again to have it considered again."""
-        while self._heap:
-            negative, account = heapq.heappop(self._heap)
+        heap, held, self._held = self._heap, self._held, None
+        if held is not None and (used := self.used_bytes(held)):
+            self._offered.pop(held, None)
+            if not heap or used > -heap[0][0]:
+                return held
+            heapq.heappush(heap, (-used, held))
+        while heap:
+            negative, account = heapq.heappop(heap)
             if -negative == self.used_bytes(account) > 0:
                 self._out.add(account)
+                self._offered.pop(account, None)
                 return account
             if -negative == self._ledger.used_bytes(account):
                 self._out.add(account)  # in date for the ledger, if not for the draft
@@ -133,8 +153,13 @@ class Draft:
 
     def offer(self, account: bytes) -> None:
         used = self.used_bytes(account)
-        if used:
-            self._out.add(account)
+        if not used or self._offered.get(account) == used or account == self._held:
+            return
+        self._offered[account] = used
+        self._out.add(account)
+        if self._held is None and (not self._heap or used > -self._heap[0][0]):
+            self._held = account  # sizes in the heap are the present ones, or too large
+        else:
             heapq.heappush(self._heap, (-used, account))
 
     def take(self, account: bytes, size_bytes: int) -> None:

@@ -5,6 +5,7 @@ Each is a patch of the product, put in from the test's side, that one law must f
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from scopekv.core import blocks, enforcement
 from scopekv.core.block_table import BlockTable
-from scopekv.core.chains import Link
+from scopekv.core.chains import Link, holds_any
 from scopekv.core.fences import Fences
 from scopekv.core.following import Follower
 from scopekv.core.replay import UseLedger
@@ -20,7 +21,6 @@ from scopekv.core.scopes import ScopeId
 from scopekv.engines.vllm.ledger import BlockLedger
 from scopekv.errors import Corrupt
 from scopekv.simulate.fuzz.memory import HostMemory
-from scopekv.store import index as index_module
 from scopekv.store.counts import Counts
 from scopekv.store.fence import Fence
 from scopekv.store.index import Index
@@ -31,6 +31,15 @@ from scopekv.store.tier import Purged, SealedTier
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
+
+
+def _always(answer: object) -> Callable[..., object]:
+    """A method that does nothing and says this."""
+
+    def method(*_: object, **__: object) -> object:
+        return answer
+
+    return method
 
 
 def scopes_left_out_of_tags(patch: Patch) -> None:
@@ -57,7 +66,7 @@ def straddling_blocks_are_wide(patch: Patch) -> None:
     """The block that holds the first private token counts as the wider segment's."""
 
     def tag(self: blocks.BlockTagger, start: int, end: int) -> str:
-        first = self._scopes[blocks.bisect_right(self._ends, start)]
+        first = self._scopes[bisect_right(self._ends, start)]
         return blocks.block_tag(self._namespace, [first], self._adapter)
 
     patch.setattr(blocks.BlockTagger, "tag", tag)
@@ -83,47 +92,47 @@ def _no_fence(patch: Patch) -> None:
         """Nothing is fenced."""
 
     patch.setattr(Fences, "raise_above", forget)
-    patch.setattr(Keyring, "fence", lambda self, tags: None)
+    patch.setattr(Keyring, "fence", _always(None))
 
 
 def engine_memory_is_not_purged(patch: Patch) -> None:
     """The engine does not know which blocks are of a scope, and fences nothing."""
     _no_fence(patch)
-    patch.setattr(BlockLedger, "tagged", lambda self, tags: [])
+    patch.setattr(BlockLedger, "tagged", _always([]))
 
 
 def host_memory_is_not_purged(patch: Patch) -> None:
     """A purge leaves host memory out, and fences nothing."""
     _no_fence(patch)
-    patch.setattr(HostMemory, "purge", lambda self, tags: 0)
+    patch.setattr(HostMemory, "purge", _always(0))
 
 
 def tiers_are_not_purged(patch: Patch) -> None:
     """A tier says that it has purged, and did not."""
     _no_fence(patch)
-    patch.setattr(SealedTier, "purge", lambda self, tags: Purged(0, 0))
+    patch.setattr(SealedTier, "purge", _always(Purged(0, 0)))
 
 
 def pins_are_kept(patch: Patch) -> None:
     """A load that failed does not give its pin back."""
-    patch.setattr(Index, "unpin", lambda self, key: None)
+    patch.setattr(Index, "unpin", _always(None))
 
 
 def evicted_bytes_stay_booked(patch: Patch) -> None:
     """A deletion that failed is counted for ever."""
-    patch.setattr(Index, "cleared", lambda self, keys: None)
+    patch.setattr(Index, "cleared", _always(None))
 
 
 def no_victims(patch: Patch) -> None:
     """A full tier finds that nothing has to go."""
-    patch.setattr(Index, "_victims", lambda self, entry: [])
+    patch.setattr(Index, "_victims", _always([]))
 
 
 def purged_bytes_forgotten(patch: Patch) -> None:
     """What was purged counts no more, though it is not deleted yet. It was so once."""
 
     def forget_tags(self: Index, tags: Any) -> int:
-        folders = [name for name in self._folders if index_module.holds_any(name, tags)]
+        folders = [name for name in self._folders if holds_any(name, tags)]
         return sum(self.forget(list(self._folders[name])) for name in folders)
 
     patch.setattr(Index, "forget_tags", forget_tags)
@@ -154,12 +163,12 @@ def jobs_are_not_reported(patch: Patch) -> None:
 
 def dropped_tasks_are_forgotten(patch: Patch) -> None:
     """A task that is taken out of the queue settles nothing."""
-    patch.setattr(JobBoard, "settle", lambda self, job, index, size: None)
+    patch.setattr(JobBoard, "settle", _always(None))
 
 
 def stuck_workers_stay(patch: Patch) -> None:
     """Puts that a fence stops stay under way in its books, so that no purge ends."""
-    patch.setattr(Fence, "end_put", lambda self, folder: False)
+    patch.setattr(Fence, "end_put", _always(False))
 
 
 def loads_count_twice(patch: Patch) -> None:
@@ -181,12 +190,12 @@ def gaps_go_unseen(patch: Patch) -> None:
             self._apply(batch)
 
     patch.setattr(Follower, "take", take)
-    patch.setattr(Follower, "heard", lambda self, instance, sequence, now: self.named(instance))
+    patch.setattr(Follower, "heard", lambda self, *told: self.named(told[0]))
 
 
 def removals_go_unseen(patch: Patch) -> None:
     """The index never takes a block out."""
-    patch.setattr(BlockTable, "remove", lambda self, bit, hashes: 0)
+    patch.setattr(BlockTable, "remove", _always(0))
 
 
 BUGS: dict[str, tuple[Plant, ...]] = {

@@ -181,7 +181,7 @@ class World:
         self.open.remove(flight)
         flight.queue.done(flight.reservation, self.clock.seconds)
         for law in self.laws:
-            law.ended(self, flight, died=died)
+            law.ended(flight, died=died)
 
     def _seen(self, flight: Flight, block: int, data: bytes, source: str) -> None:
         for law in self.laws:

@@ -39,7 +39,7 @@ class HonestCounters(Law):
     def __init__(self) -> None:
         self._input = self._cached = 0
 
-    def ended(self, world: World, flight: Flight, *, died: bool) -> None:  # noqa: ARG002
+    def ended(self, flight: Flight, *, died: bool) -> None:
         if died:
             return
         self._input += len(flight.tokens)

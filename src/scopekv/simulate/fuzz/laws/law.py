@@ -25,7 +25,7 @@ class Law:
     def read(self, world: World, flight: Flight, block: int, data: bytes, source: str) -> None:
         """A request took the bytes of its block number `block` from somewhere."""
 
-    def ended(self, world: World, flight: Flight, *, died: bool) -> None:
+    def ended(self, flight: Flight, *, died: bool) -> None:
         """A request was answered, or died with its engine."""
 
     def moment(self, world: World) -> None:

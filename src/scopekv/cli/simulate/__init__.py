@@ -1,0 +1,5 @@
+"""`scopekv simulate`: replay a recorded workload on a fleet that need not exist."""
+
+from scopekv.cli.simulate.command import simulate
+
+__all__ = ["simulate"]

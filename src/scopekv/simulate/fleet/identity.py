@@ -1,0 +1,95 @@
+"""Which blocks are one block, for whom: a traced block id with the scopes before it (L1).
+
+A traced id names all tokens up to the end of its block. The layers of a prompt nest,
+
+    blocks    0 .. public | .. org | .. end
+    owner     everyone    | an organisation | a user of it
+
+so the innermost owner names every scope before it, and the pair (traced id, owner) is equal exactly
+where `core.blocks` gives equal tags all the way (test_identity_is_that_of_the_core). A block with
+the first token of a narrower layer is the narrower layer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scopekv.core.scopes import ScopeKind
+from scopekv.errors import Misuse
+from scopekv.simulate.traces.request import TracedRequest
+
+
+class Isolation(StrEnum):
+    """Who may reuse what, widest first but for ORG, which cuts the other way.
+
+    NONE: one cache for everybody. GLOBAL: shared text, of organisations too, is everyone's; the
+    rest is each user's. LAYERED: public text is everyone's, an organisation's its own, the rest
+    each user's: what ScopeKV does. ORG: one salt for an organisation. USER: one salt for a user.
+    """
+
+    NONE = "none"
+    GLOBAL = "global"
+    LAYERED = "layered"
+    ORG = "org"
+    USER = "user"
+
+
+LAYER_KINDS = (ScopeKind.DOCUMENT, ScopeKind.ORG, ScopeKind.USER)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who sends a request: numbers from 0. A user belongs to one organisation."""
+
+    user: int
+    org: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """How many leading blocks are public, and how many public or the organisation's."""
+
+    public_blocks: int
+    org_blocks: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.public_blocks <= self.org_blocks:
+            raise Misuse("layers nest: public blocks first, then the organisation's")
+
+
+def layers_of(request: TracedRequest) -> Layers:
+    """Tool definitions are public, the system prompt is the organisation's, the rest private."""
+    size = request.block_tokens
+    shared = request.tools_tokens + request.system_tokens
+    return Layers(request.tools_tokens // size, min(shared, request.input_tokens) // size)
+
+
+class Identities:
+    """Names blocks by number: the traced id times as many owners as there are, plus the owner."""
+
+    __slots__ = ("_isolation", "_orgs", "_stride")
+
+    def __init__(self, isolation: Isolation, *, orgs: int, users: int) -> None:
+        self._isolation = isolation
+        self._orgs = orgs
+        self._stride = 1 + orgs + users
+
+    def name(self, ids: Sequence[int], tenant: Tenant, layers: Layers) -> list[int]:
+        """The names of a prompt's blocks, in order. Cost: one multiplication a block."""
+        stride, isolation = self._stride, self._isolation
+        org, user = 1 + tenant.org, 1 + self._orgs + tenant.user
+        if isolation is Isolation.NONE:
+            return [block * stride for block in ids]
+        if isolation is Isolation.USER:
+            return [block * stride + user for block in ids]
+        if isolation is Isolation.ORG:
+            return [block * stride + org for block in ids]
+        public, shared = layers.public_blocks, layers.org_blocks
+        if isolation is Isolation.GLOBAL:
+            public = shared
+        names = [block * stride for block in ids[:public]]
+        names += [block * stride + org for block in ids[public:shared]]
+        names += [block * stride + user for block in ids[shared:]]
+        return names

@@ -1,0 +1,146 @@
+"""`scopekv simulate`: what it prints, for people and programs, draws and refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from scopekv.cli.main import main
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", *words])
+
+
+def figures(*words: str) -> dict[str, Any]:
+    result = call(*words, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def trace_file(folder: Path, requests: int = 40) -> Path:
+    """Conversations of two turns on one document, behind one system block."""
+    lines = []
+    for number in range(requests):
+        session, turn = number // 2, number % 2
+        ids = [1, 2, 3, 1000 + session, *([2000 + session] if turn else [])]
+        length = 512 * len(ids) - 12
+        fields = {"input_length": length, "output_length": 12, "hash_ids": ids}
+        lines.append(json.dumps({"timestamp": number * 500, **fields}))
+    file = folder / "small.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_the_worked_example_for_people() -> None:
+    result = call("article", "--isolation", "user")
+    assert result.exit_code == 0, result.output
+    assert "85.71%" in result.output
+    assert "94.29%" in result.output  # what no isolation would find
+    for name in ("request hit rate", "TTFT p50", "prefill tokens saved", "fairness"):
+        assert name in result.output
+
+
+def test_the_figures_that_programs_read(tmp_path: Path) -> None:
+    file = trace_file(tmp_path)
+    found = figures(str(file), "--instances", "2", "--tier", "host=1GiB,remote=4GiB", "--seed", "3")
+    for key in ("token_hit_rate", "allowed", "oracle", "ttft_ms_p50", "ttft_ms_p99"):
+        assert isinstance(found[key], float)
+    assert set(found["by_scope"]) == {"document", "org", "user"}
+    assert set(found["by_tier"]) == {"engine", "host", "remote"}
+    assert found["requests"] == found["trace_requests"] == 40
+    assert found["plan"]["tenants"].startswith("orgs=20,users=400")
+    assert found["tenants_drawn"]
+    assert 0 < found["token_hit_rate"] <= found["allowed"] <= found["oracle"]
+
+
+def test_a_sweep_runs_each_combination() -> None:
+    found = figures(
+        "routing",
+        "--engine-memory",
+        "3840",
+        "--sweep",
+        "route=scopekv,random",
+        "--sweep",
+        "instances=1,2",
+    )
+    swept = [run["swept"] for run in found["runs"]]
+    assert swept == [
+        {"route": route, "instances": count} for route in ("scopekv", "random") for count in "12"
+    ]
+    assert call("routing", "--sweep", "isolation=none,user").output.count("%") >= 8
+
+
+def test_limit_and_prices(tmp_path: Path) -> None:
+    file = str(trace_file(tmp_path))
+    found = figures(file, "--limit", "10", "--prices", "instance_hour=3600")
+    assert found["requests"] == 10
+    assert found["cost"]["total"] == pytest.approx(found["simulated_seconds"])
+    assert "cost" in call(file, "--prices", "instance_hour=2").output
+
+
+def test_conversations_without_their_own_time_are_given_one(tmp_path: Path) -> None:
+    line = {
+        "id": "any",
+        "block_size": 64,
+        "tool_tokens": 1024,
+        "system_tokens": 64,
+        "models": ["m"],
+        "requests": [[0.0, 2000, 9, "", 0, 0, [1, 31]], [9.0, 2100, 9, "", 0, 1.0, [1, 32]]],
+    }
+    file = tmp_path / "coding.jsonl"
+    file.write_text("\n".join(json.dumps(line) for _ in range(5)))
+    found = figures(str(file), "--arrivals", "rate=0.5")
+    assert (found["requests"], found["block_tokens"]) == (10, 512)
+    assert found["by_scope"]["document"]["token_hit_rate"] == 0.9  # equal tools are shared
+
+
+def test_plots_are_drawn_and_named(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "new" / "plots"
+    result = call("routing", "--sweep", "engine-memory=1000,4000", "--plot", str(folder))
+    assert result.exit_code == 0, result.output
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"isolation.png", "timeline.png", "heat.png", "hit-rate.png"}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.iterdir())
+
+
+def test_without_matplotlib_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = call("article", "--plot", str(tmp_path))
+    assert result.exit_code == 1
+    assert "pip install 'scopekv[bench]'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["nowhere.jsonl"], "nowhere.jsonl cannot be read"),
+        (["article", "--engine-memory", "much"], "write tokens (3M, 1500000), bytes (40GiB)"),
+        (["article", "--engine-memory", "100"], "less than one block of 500"),
+        (["article", "--tier", "tape=1TiB"], "'tape' is none of host, disk, remote"),
+        (["article", "--tier", "host"], "write NAME=VALUE"),
+        (["article", "--sweep", "weather=a,b"], "write KEY=A,B,C"),
+        (["article", "--instances", "0"], "1 to 10,000 instances"),
+        (["article", "--instances", "two"], "is no number"),
+        (["article", "--tenants", "orgs=9,users=3"], "cannot fill 9"),
+        (["article", "--model", "gpu-of-tomorrow"], "scopekv calibrate"),
+        (["article", "--prices", "gold=1"], "instance_hour"),
+        (["synthetic:planets=3"], "planets"),
+        (["article", "--arrivals", "noon=1"], "arrivals are users=N"),
+        (["article", "--sweep", "seed=" + ",".join(map(str, range(300)))], "the limit is 200"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(words: list[str], complaint: str) -> None:
+    result = call(*words)
+    assert result.exit_code != 0
+    assert complaint in " ".join(result.output.split())
+    assert "Traceback" not in result.output
