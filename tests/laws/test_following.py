@@ -267,3 +267,19 @@ def test_r4_a_clock_set_back_between_two_lives_costs_snapshots_alone() -> None:
     world.prompt()
     assert world.follower.sure
     assert world.exact()
+
+
+def test_r3_a_first_batch_of_an_old_life_that_comes_late_is_found_out() -> None:
+    """It is taken for a new life's, and the heartbeat gives that life the name of the next one."""
+    world = World(0, loses=0.0)
+    world.way.delays = world.way.repeats = 0.0
+    world.follower.lost(Doubt.BUS_LOST)
+    world.prompt()  # batch 0, read only after the engine was gone
+    world.restart()
+    world.follower.heard(world.instance, 0, world.now)
+    assert not world.exact(), "the positive control"
+    world.now += 60
+    assert world.follower.due(world.now)
+    world.settle()
+    assert world.follower.sure
+    assert world.exact()

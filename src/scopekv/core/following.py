@@ -177,6 +177,8 @@ class Follower:
             self.counts["restarts"] += 1
             self._forget(Doubt.RESTARTED)
             self._since = self._newest
+        elif not self.instance and self.next_sequence is not None:
+            self._wish = True  # the batch 0 that it began with may be of the life before this one
         self.instance = instance
 
     def heard(self, instance: str, sequence: int | None, now: float) -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from scopekv.errors import Misuse
 from scopekv.simulate.fuzz.dice import dice
 
-LENGTH = 70
+LENGTH = 40
 
 
 class Kind(StrEnum):

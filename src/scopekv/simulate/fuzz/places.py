@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from scopekv.core.chains import tags_of
 from scopekv.errors import Unavailable
 from scopekv.ports import ObjectKey, ObjectStat
 from scopekv.ports.objects import Bytes, Wanted
 from scopekv.simulate.fuzz.clock import Machine
+from scopekv.store.janitor import PROBE_FOLDER
 
 
 class Killed(BaseException):
@@ -60,8 +60,7 @@ class Place:
 
     def sealed(self) -> dict[ObjectKey, tuple[bytes, float]]:
         """All but what a janitor's probe left."""
-        zero = {name for name in self.stored if not _is_ours(name)}
-        return {name: held for name, held in self.stored.items() if name not in zero}
+        return {key: held for key, held in self.stored.items() if _is_ours(key)}
 
     def damage(self) -> None:
         """What disks and power cuts do: change, cut, lengthen, empty or exchange objects."""
@@ -185,5 +184,5 @@ def _stats(objects: dict[ObjectKey, tuple[bytes, float]]) -> list[ObjectStat]:
 
 
 def _is_ours(key: ObjectKey) -> bool:
-    """Whether an object is a block: a probe's folder has the tag of a scope of zeros."""
-    return bool(tags_of(key.chain)) and not key.chain.startswith("r60-")
+    """Whether an object is a block, not what a janitor's probe left."""
+    return key.chain != PROBE_FOLDER
