@@ -12,7 +12,7 @@ from scopekv.simulate.fuzz.dice import dice as make_dice
 from scopekv.simulate.fuzz.flight import Flight
 from scopekv.simulate.fuzz.gateway import Decided
 from scopekv.simulate.fuzz.operations import Kind
-from scopekv.simulate.fuzz.oracle import Label, Person
+from scopekv.simulate.fuzz.oracle import Label, Paper, Person
 from scopekv.simulate.fuzz.people import ORGS, labels, prompt
 from scopekv.simulate.fuzz.world import World
 from scopekv.store import scope_keys
@@ -104,7 +104,7 @@ def _ask(
                 prefill_seconds=seconds,
                 streams=True,
             ),
-            due=now + (0.0 if dice.random() < 0.8 else dice.choice(LATE_SECONDS)),
+            due=now + (0.0 if dice.random() < 0.7 else dice.choice(LATE_SECONDS)),
             writer=oracle.writer(texts),
         )
     )
@@ -145,21 +145,24 @@ def wait(world: World) -> None:
 
 
 def revise(world: World) -> None:
-    papers = [one for one in world.society.papers if not one.withdrawn]
-    if papers:
-        world.society.revise(papers[world.dice.randrange(len(papers))])
+    paper = _some_paper(world)
+    if paper is not None:
+        world.society.revise(paper)
+        _carry_out(world)
 
 
 def readdress(world: World) -> None:
-    papers = [one for one in world.society.papers if not one.withdrawn]
-    if papers:
-        world.society.readdress(papers[world.dice.randrange(len(papers))], world.dice)
+    paper = _some_paper(world)
+    if paper is not None:
+        world.society.readdress(paper, world.dice)
+        _carry_out(world)
 
 
 def withdraw(world: World) -> None:
-    papers = [one for one in world.society.papers if not one.withdrawn]
-    if papers:
-        world.society.withdraw(papers[world.dice.randrange(len(papers))])
+    paper = _some_paper(world)
+    if paper is not None:
+        world.society.withdraw(paper)
+        _carry_out(world)
 
 
 def publish(world: World) -> None:
@@ -172,14 +175,25 @@ def join(world: World) -> None:
 
 def leave(world: World) -> None:
     world.society.membership(_anybody(world), inside=False)
+    _carry_out(world)
 
 
 def end_user(world: World) -> None:
-    world.society.end_user(_anybody(world))
+    world.society.end_user(_anybody(world, _on_its_way(world, "user")))
+    _carry_out(world)
 
 
 def end_org(world: World) -> None:
-    world.society.end_org(ORGS[world.dice.randrange(len(ORGS))])
+    found = _on_its_way(world, "org")
+    world.society.end_org(found or ORGS[world.dice.randrange(len(ORGS))])
+    _carry_out(world)
+
+
+def _carry_out(world: World) -> None:
+    """The gateway begins at once; it may not come to an end."""
+    for _ in range(world.dice.randrange(12)):
+        world.revoker.step(world.noise)
+        world.turns(world.dice.randrange(4))
 
 
 def kill(world: World) -> None:
@@ -273,9 +287,31 @@ def expire(world: World) -> None:
         tier.expire()
 
 
-def _anybody(world: World) -> Person:
-    people = list(world.deployed.oracle.people.values())
-    return people[world.dice.randrange(len(people))]
+def _on_its_way(world: World, kind: str) -> str | None:
+    """Mostly a name of this kind that a request on its way has in its ticket: what is hardest."""
+    found = [
+        text.label[1]
+        for flight in world.open
+        if flight.waits
+        for text in flight.texts
+        if text.label[0] == kind
+    ]
+    if not found or world.dice.random() < 0.3:
+        return None
+    return found[world.dice.randrange(len(found))]
+
+
+def _some_paper(world: World) -> Paper | None:
+    papers = {one.uid: one for one in world.society.papers if not one.withdrawn}
+    named = papers.get(_on_its_way(world, "doc") or "")
+    if named is not None or not papers:
+        return named
+    return list(papers.values())[world.dice.randrange(len(papers))]
+
+
+def _anybody(world: World, name: str | None = None) -> Person:
+    people = world.deployed.oracle.people
+    return people[name] if name else list(people.values())[world.dice.randrange(len(people))]
 
 
 ACTS: Mapping[Kind, Act] = {

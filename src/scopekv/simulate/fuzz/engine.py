@@ -29,7 +29,7 @@ from scopekv.store.keyring import Keyring
 
 ASKS_MAX = 12  # then a question to a tier is given up, and the rest is computed
 BLOCK_BYTES = 64  # a content of 32 bytes, twice
-LEDGER_MAX = 14
+LEDGER_MAX = 7
 Seen = Callable[[Flight, int, bytes, str], None]  # flight, block, bytes read, from where
 Ended = Callable[[Flight], None]
 

@@ -49,7 +49,7 @@ _WEIGHTS = {
     Kind.DRIFT: 4,
     Kind.FORGE: 2,
     Kind.WORK: 30,
-    Kind.WAIT: 5,
+    Kind.WAIT: 8,
     Kind.REVISE: 2,
     Kind.READDRESS: 1.5,
     Kind.WITHDRAW: 0.7,

@@ -113,7 +113,7 @@ class World:
                 engine.turn()
         elif roll < 0.84:
             self.deliver()
-        elif roll < 0.93:
+        elif roll < 0.95:
             gateway = self.gateways[self.dice.randrange(len(self.gateways))]
             number = self.dice.randrange(len(self.engines))
             if self.dice.random() > 0.6 or not gateway.hear(number):
