@@ -3,137 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from random import Random
 
-from scopekv.core.tickets import mint
-from scopekv.errors import Unavailable
-from scopekv.simulate.fuzz.dice import dice as make_dice
-from scopekv.simulate.fuzz.flight import Flight
-from scopekv.simulate.fuzz.gateway import Decided
+from scopekv.simulate.fuzz.asking import ask, drift, forge
 from scopekv.simulate.fuzz.operations import Kind
-from scopekv.simulate.fuzz.oracle import Label, Paper, Person
-from scopekv.simulate.fuzz.people import ORGS, labels, prompt
+from scopekv.simulate.fuzz.oracle import Paper, Person
+from scopekv.simulate.fuzz.people import ORGS
 from scopekv.simulate.fuzz.world import World
 from scopekv.store import scope_keys
 
-SESSIONS = ("", "", "", "s1")
 JUMPS = (-7200.0, -400.0, -20.0, -2.0, -1.0, 1.0, 2.0, 20.0, 400.0, 7200.0)
 WAITS = (0.05, 0.3, 1.0, 3.0, 12.0, 70.0, 400.0)
-OTHER_TOKEN = 7
-LATE_SECONDS = (0.02, 0.05, 0.2, 1.0, 12.0)
-PROMPTS = 8  # of a world: others ask the same
 Act = Callable[[World], None]
-
-
-def ask(world: World) -> None:
-    """A request: decided, routed, sent."""
-    _ask(world, lambda _, decided: decided.text)
-
-
-def drift(world: World) -> None:
-    """One token is not what the ticket was made for: from that part on, all is private."""
-    _ask(world, lambda _, decided: decided.text, drifts=True)
-
-
-def forge(world: World) -> None:
-    """A ticket that an engine must not believe: nothing may be shared."""
-
-    def forged(dice: Random, decided: Decided) -> str | None:
-        kind = dice.randrange(4)
-        if kind == 0:
-            return None
-        if kind == 1:
-            return mint(decided.ticket, lambda _: bytes(64))
-        if kind == 2:
-            return decided.text[:-3]
-        late = replace(decided.ticket, issued_ms=decided.ticket.issued_ms - 3_600_000)
-        return mint(late, world.deployed.sign)
-
-    _ask(world, forged, believed=False)
-
-
-def _ask(
-    world: World,
-    ticket: Callable[[Random, Decided], str | None],
-    *,
-    drifts: bool = False,
-    believed: bool = True,
-) -> None:
-    dice, oracle = world.dice, world.deployed.oracle
-    person = list(oracle.people.values())[dice.randrange(len(oracle.people))]
-    session = SESSIONS[dice.randrange(len(SESSIONS))]
-    shape = make_dice("prompt", world.seed, dice.randrange(PROMPTS))
-    pieces = prompt(world.society.papers, shape)
-    number = dice.randrange(len(world.gateways))
-    gateway = world.gateways[number]
-    try:
-        decided = gateway.decide(person.name, session, pieces)
-    except Unavailable:
-        return  # refused: the registry is out of reach
-    tokens = [token for piece in pieces for token in piece.tokens]
-    placed = gateway.route(tokens, decided.ticket) if decided is not None else None
-    if decided is None or placed is None:
-        return
-    marked = labels(world.deployed, person, session, pieces)
-    if drifts:
-        spot = (1, len(tokens) // 2)[dice.randrange(2)]
-        tokens[spot] = OTHER_TOKEN
-        marked = _drifted(marked, spot, ("user", person.name, session))
-    world.asked += 1
-    if not believed:
-        marked = [(("nobody", str(world.asked)), len(tokens))]
-    engine, cached, seconds = placed
-    queue = gateway.loads[engine]
-    now = world.clock.seconds
-    texts = oracle.texts(marked)
-    world.send(
-        Flight(
-            number=world.asked,
-            gateway=number,
-            engine=engine,
-            tokens=tokens,
-            texts=texts,
-            allowed=oracle.allowed(person, session),
-            ticket=ticket(dice, decided),
-            queue=queue,
-            reservation=queue.place(
-                now,
-                total_tokens=len(tokens),
-                cached_tokens=cached,
-                prefill_seconds=seconds,
-                streams=True,
-            ),
-            due=now + (0.0 if dice.random() < 0.7 else dice.choice(LATE_SECONDS)),
-            writer=oracle.writer(texts),
-        )
-    )
-    if dice.random() < 0.7:
-        world.turns(dice.randrange(80))
-
-
-def _drifted(marked: list[tuple[Label, int]], spot: int, own: Label) -> list[tuple[Label, int]]:
-    """From the segment with the changed token on, everything is the caller's own.
-
-    Neighbours of one label are one segment.
-    """
-    made: list[tuple[Label, int]] = []
-    at, start = 0, 0
-    for number, (label, length) in enumerate(marked):
-        if number and marked[number - 1][0] != label:
-            start = at
-        at += length
-        if spot < at:
-            kept, used = [], 0
-            for before, size in marked:
-                if used >= start:
-                    break
-                kept.append((before, size))
-                used += size
-            total = sum(size for _, size in marked)
-            return [*kept, (own, total - used)]
-        made.append((label, length))
-    return made
 
 
 def work(world: World) -> None:

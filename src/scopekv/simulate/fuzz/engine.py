@@ -5,25 +5,21 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from scopekv.core.block_hashes import short
-from scopekv.core.chains import Link, Tag, chain_at, tag
+from scopekv.core.chains import Link, chain_at, tag
 from scopekv.core.enforcement import Gate, judge
-from scopekv.core.events import Medium
 from scopekv.core.fences import Fences
 from scopekv.core.replay import UseLedger
-from scopekv.engines.vllm.ledger import BlockLedger
-from scopekv.simulate.fuzz.bus import Noise, Publisher
+from scopekv.simulate.fuzz.bus import Noise
 from scopekv.simulate.fuzz.clock import Clock, Machine
 from scopekv.simulate.fuzz.deployment import Deployed
 from scopekv.simulate.fuzz.flight import BLOCK_TOKENS, Flight, Load, Stage
-from scopekv.simulate.fuzz.memory import HostMemory
+from scopekv.simulate.fuzz.memory import Memory, Sizes
 from scopekv.simulate.fuzz.outer import OuterTier, TierPlan
 from scopekv.simulate.fuzz.places import Killed, Process
-from scopekv.simulate.prefix_cache import BlockHash, Content, PrefixCache
+from scopekv.simulate.prefix_cache import BlockHash, Content
 from scopekv.store.blocks import Block, Presence
 from scopekv.store.keyring import Keyring
 
@@ -32,12 +28,6 @@ BLOCK_BYTES = 64  # a content of 32 bytes, twice
 LEDGER_MAX = 7
 Seen = Callable[[Flight, int, bytes, str], None]  # flight, block, bytes read, from where
 Ended = Callable[[Flight], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    cache_blocks: int
-    host_blocks: int
 
 
 class Engine:
@@ -59,8 +49,8 @@ class Engine:
         self._deployed, self._clock, self._dice = deployed, clock, dice
         self._plans, self._seen, self._ended = tiers, seen, ended
         self._jobs = itertools.count(1)
-        self.cache = PrefixCache(block_size=BLOCK_TOKENS, blocks_max=sizes.cache_blocks)
-        self.bus = Publisher(machine.wall, self._held)
+        self.memory = Memory(sizes, machine.wall, clock.mono)
+        self.bus, self.cache, self.host = self.memory.bus, self.memory.cache, self.memory.host
         self.flights: list[Flight] = []
         self.input_tokens = self.cached_tokens = 0
         self.judged: Counter[str] = Counter()
@@ -71,12 +61,8 @@ class Engine:
     def start(self) -> None:
         """A new life: nothing held, no fence known, tiers find their objects again."""
         self.process = Process()
-        self.cache.told = None
-        self.cache.clear()
-        self.cache.told = self.bus.teller(Medium.ENGINE)
-        self.host = HostMemory(self.sizes.host_blocks, self.bus.teller(Medium.HOST))
+        self.memory.start()
         self.fences, self.uses = Fences(), UseLedger(LEDGER_MAX)
-        self.blocks = BlockLedger(BLOCK_TOKENS, self._clock.mono)
         self.keyring = Keyring(self._deployed.lease_source(), self._clock.mono, threaded=False)
         self.tiers = [
             OuterTier(plan, self.keyring, self._deployed, self._clock, self.machine, self.process)
@@ -86,12 +72,11 @@ class Engine:
         self.bus.breaks()
         self.up = True
 
-    def kill(self) -> list[Flight]:
-        """The process is gone, in the middle of whatever it did. Returns its open requests."""
+    def kill(self) -> None:
+        """The process is gone, in the middle of whatever it did."""
         self.up = self.process.alive = False
         self.bus.new_life()
-        lost, self.flights = self.flights, []
-        return lost
+        self.flights = []
 
     # --- work -----------------------------------------------------------------------------------
 
@@ -119,7 +104,7 @@ class Engine:
             )
         ]
         if flight.grants:
-            self.blocks.note(flight.hashes, 0, flight.grants)
+            self.memory.origins.note(flight.hashes, 0, flight.grants)
             links = [Link(grant.scope, grant.epoch) for grant in flight.grants]
             self.keyring.request(str(flight.ticket), links)
         flight.stage = Stage.LEASES
@@ -219,7 +204,7 @@ class Engine:
         content = bytes(load.slot)
         self._seen(flight, flight.at, content, "tier")
         block_hash = flight.hashes[flight.at]
-        self.host.put(block_hash, content, self._tags(flight, flight.at))
+        self.host.put(block_hash, content, self.memory.tags(block_hash))
         self.cache.put(BlockHash(block_hash), Content(content[:32]))
         flight.at += 1
 
@@ -263,7 +248,7 @@ class Engine:
         for at, (block_hash, content) in enumerate(zip(flight.hashes, contents, strict=True)):
             if content is not None:
                 data = bytes(content) * 2
-                self.host.put(block_hash, data, self._tags(flight, at))
+                self.host.put(block_hash, data, self.memory.tags(block_hash))
                 blocks.append((block_hash, data, parent, at))
             parent = block_hash
         for tier in self.tiers:
@@ -282,11 +267,6 @@ class Engine:
                 ],
             )
 
-    def _tags(self, flight: Flight, at: int) -> frozenset[Tag]:
-        """Under which scopes a block is, kept with it in host memory."""
-        origin = self.blocks.get(flight.hashes[at])
-        return origin.tags if origin is not None else frozenset()
-
     # --- administration -------------------------------------------------------------------------
 
     def purge(self, links: Sequence[Link], noise: Noise) -> list[dict[str, Any]]:
@@ -294,40 +274,22 @@ class Engine:
         self.fences.raise_above(links, self._clock.mono_ms())
         tags = frozenset(tag(link) for link in links)
         self.keyring.fence(tags)
-        hashes = self.blocks.tagged(tags)
-        removed = self.cache.remove([BlockHash(one) for one in hashes])
         busy = sum(
             any(tag(Link(one.scope, one.epoch)) in tags for one in flight.grants)
             for flight in self.flights
         )
-        lines = [_line("engine", removed, busy), _line("host", self.host.purge(tags), busy)]
+        in_engine, in_host = self.memory.purge(tags, busy=busy > 0)
+        lines = [_line("engine", in_engine, busy), _line("host", in_host, busy)]
         for tier in self.tiers:
             purged = tier.tier.purge(tags)
             lines.append(_line(tier.plan.label, purged.removed, purged.busy, purged.error))
-        if not busy:
-            self.blocks.forget(hashes)
         self.bus.flush(noise, self._dice())
         return lines
 
     def reset(self, *, host: bool, noise: Noise) -> None:
-        """Empty engine memory, and host memory too or not: the events are the same."""
-        self.cache.told = None
-        self.cache.clear()
-        self.cache.told = self.bus.teller(Medium.ENGINE)
-        if host:
-            self.host.clear()
-        self.bus.cleared()
+        """Empty engine memory, and host memory too or not."""
+        self.memory.reset(host=host)
         self.bus.flush(noise, self._dice())
-
-    def truth(self, medium: Medium) -> Counter[int]:
-        """What a medium holds, by short hash."""
-        return Counter(self._held()[medium])
-
-    def _held(self) -> dict[Medium, list[int]]:
-        return {
-            Medium.ENGINE: [short(one) for one in self.cache.all()],
-            Medium.HOST: [short(one) for one in self.host.all()],
-        }
 
 
 def _line(tier: str, removed: int, busy: int, error: str | None = None) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from scopekv.simulate.fuzz.bus import Noise
 from scopekv.simulate.fuzz.clock import Clock, Machine
 from scopekv.simulate.fuzz.deployment import Deployed
 from scopekv.simulate.fuzz.dice import dice
-from scopekv.simulate.fuzz.engine import Engine, Sizes
+from scopekv.simulate.fuzz.engine import Engine
 from scopekv.simulate.fuzz.flight import Flight
 from scopekv.simulate.fuzz.gateway import Gateway
 from scopekv.simulate.fuzz.laws import Law
+from scopekv.simulate.fuzz.memory import Sizes
 from scopekv.simulate.fuzz.outer import OBJECT_BYTES, OuterTier, TierPlan
 from scopekv.simulate.fuzz.people import Society
 from scopekv.simulate.fuzz.places import Place, Trouble

@@ -76,5 +76,5 @@ class IndexExact(Law):
                 if not follower.sure:
                     self.broken(f"{engine.name} is unsure at rest: {follower.doubt}")
                 for medium in (Medium.ENGINE, Medium.HOST):
-                    if gateway.index.contents(engine.name, medium) != engine.truth(medium):
+                    if gateway.index.contents(engine.name, medium) != engine.memory.truth(medium):
                         self.broken(f"{engine.name}: {medium.name.lower()} memory is not as told")
