@@ -24,7 +24,7 @@ from tests.sim.diary import diary
 from tests.sim.planted.bugs import BUGS, Plant, loads_count_twice, removals_go_unseen
 
 ROOT = Path(__file__).parents[2]
-SMOKE = 60
+SMOKE = 100
 FOUND_WITHIN = 200
 KEPT = json.loads((Path(__file__).parent / "seeds.json").read_text())
 PLANTED = [(law, plant) for law, plants in BUGS.items() for plant in plants]
@@ -69,7 +69,7 @@ def test_the_world_is_busy() -> None:
 
 def test_a_seed_repeats_itself_in_every_process() -> None:
     """Not even the order of sets may decide anything: each process hashes text differently."""
-    seeds = ["1", "7", "19"]
+    seeds = ["1", "7"]
     told = {
         subprocess.run(
             [sys.executable, str(Path(__file__).parent / "diary.py"), *seeds],
@@ -97,6 +97,7 @@ def test_a_planted_bug_is_found(law: str, plant: Plant, monkeypatch: pytest.Monk
     ), f"{law} did not see it in {FOUND_WITHIN} seeds"
 
 
+@pytest.mark.slow
 def test_what_is_found_becomes_small_and_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     removals_go_unseen(monkeypatch)
     found = next(one for seed in range(20) if (one := run(seed)) is not None)
@@ -135,7 +136,7 @@ def test_the_command_says_how_many_and_what(monkeypatch: pytest.MonkeyPatch) -> 
     assert (told["seeds"], told["violations"], told["found"]) == (2, 0, [])
     loads_count_twice(monkeypatch)
     wrong = CliRunner().invoke(
-        main, ["simulate", "--fuzz", "--seeds", "6", "--seed", "0", "--shrink", "--json"]
+        main, ["simulate", "--fuzz", "--seeds", "3", "--seed", "0", "--json"]
     )
     assert wrong.exit_code == 1
     found = json.loads(wrong.stdout)
