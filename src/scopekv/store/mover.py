@@ -143,6 +143,7 @@ class Mover:
             return 0
         if not self._evict(victims, desk) or not parts.fence.begin_put(address.key.chain):
             parts.index.forget([address.key])
+            parts.index.cleared([address.key])  # a purge may have counted it as being there
             return None
         return entry.size_bytes if self._put_begun(address.key, sealed) else None
 

@@ -24,6 +24,7 @@ class Overtaken(SimulatedObjectStore):
     """A store in whose puts somebody else goes on."""
 
     meanwhile: Callable[[], object] | None = None
+    in_delete: Callable[[], object] | None = None
 
     def put(self, key: ObjectKey, parts: Sequence[Bytes]) -> None:
         super().put(key, parts)
@@ -31,8 +32,14 @@ class Overtaken(SimulatedObjectStore):
         if then is not None:
             then()
 
+    def delete(self, keys: Sequence[ObjectKey]) -> int:
+        then, self.in_delete = self.in_delete, None
+        if then is not None:
+            then()
+        return super().delete(keys)
 
-def tier_over(store: Overtaken) -> SealedTier:
+
+def tier_over(store: Overtaken, capacity_bytes: int = 1 << 20) -> SealedTier:
     broker = SimulatedBroker()
     keyring = Keyring(broker, lambda: 50.0, threaded=False)
     keyring.accept([broker.lease_of(A)])
@@ -41,8 +48,8 @@ def tier_over(store: Overtaken) -> SealedTier:
         keyring,
         namespace=NAMESPACE,
         block_bytes=SIZE,
-        settings=TierSettings(capacity_bytes=1 << 20),
-        policy=ScopedPolicy(Shares(1 << 20)),
+        settings=TierSettings(capacity_bytes=capacity_bytes),
+        policy=ScopedPolicy(Shares(capacity_bytes)),
         monotonic=lambda: 50.0,
         threaded=False,
     )
@@ -92,6 +99,23 @@ def test_a_purge_that_overtakes_a_put_leaves_nothing() -> None:
     assert tier.purge(tags).error is None
     assert store.stored == {}
     assert tier.counters()["used_bytes"] == 0
+    tier.close()
+
+
+def test_a_purge_that_overtakes_an_eviction_counts_no_byte_that_was_never_put() -> None:
+    store = Overtaken()
+    tier = tier_over(store, capacity_bytes=SIZE + 48)
+    work, _, _ = tier.turns
+    tier.store(1, [block(1)])
+    tier.store(2, [block(1)])  # a second offer is admitted
+    assert work()
+    tier.store(3, [block(2)])
+    tier.store(4, [block(2)])
+    store.conduct.fail_writes = True
+    store.in_delete = lambda: tier.purge(frozenset({tag(A)}))
+    assert work()
+    assert store.in_delete is None, "the positive control: it was overtaken"
+    assert tier.counters()["used_bytes"] == SIZE + 48, "the one that could not be deleted"
     tier.close()
 
 

@@ -27,7 +27,6 @@ class Open:
     links: list[Link]
     marks: list[Mark]
     lines: Lines = ()
-    begun_at: float = 0.0
 
 
 class Revoker:
@@ -57,7 +56,11 @@ class Revoker:
                 own = scope.epoch_owner.id(self._deployed.secret)
                 links[Link(own, ended.epoch - 1)] = None
                 links.update((Link(one.scope, one.epoch), None) for one in ended.records)
-        self.open.append(Open(list(links), marks, begun_at=self._now()))
+        labels = {label for _, label in owners}
+        for one in self.open:  # as `Ending.receipt`: what earlier ones of these scopes wait for
+            if not labels.isdisjoint(owner for owner, _ in one.marks):
+                links.update(dict.fromkeys(one.links))
+        self.open.append(Open(list(links), marks))
 
     def step(self, noise: Noise) -> bool:
         """Ask one engine that has not confirmed one receipt. False where nothing is open."""
