@@ -21,7 +21,7 @@ from scopekv.simulate.fuzz.laws import LAWS
 from scopekv.simulate.fuzz.operations import LENGTH, kept, operations
 from scopekv.simulate.fuzz.runs import Found, run, run_many, shrink
 from tests.sim.diary import diary
-from tests.sim.planted.bugs import BUGS, Plant, loads_count_twice, removals_go_unseen
+from tests.sim.planted.bugs import BUGS, Plant, jobs_are_not_reported, removals_go_unseen
 
 ROOT = Path(__file__).parents[2]
 SMOKE = 100
@@ -134,9 +134,9 @@ def test_the_command_says_how_many_and_what(monkeypatch: pytest.MonkeyPatch) -> 
     assert clean.exit_code == 0, clean.output
     told = json.loads(clean.stdout)
     assert (told["seeds"], told["violations"], told["found"]) == (2, 0, [])
-    loads_count_twice(monkeypatch)
+    jobs_are_not_reported(monkeypatch)
     wrong = CliRunner().invoke(
-        main, ["simulate", "--fuzz", "--seeds", "3", "--seed", "0", "--json"]
+        main, ["simulate", "--fuzz", "--seeds", "4", "--seed", "1", "--json"]
     )
     assert wrong.exit_code == 1
     found = json.loads(wrong.stdout)
