@@ -46,7 +46,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
 
 
 def purge(store: ObjectStore, *links: Link) -> Purged:
-    purges = Purges(store, Fence(), time.monotonic)
+    purges = Purges(store, Fence(), time.monotonic, lambda _: None)
     tags = frozenset(map(tag, links))
     until(lambda: purges.ask(tags).busy == 0, "the purge is over")
     return purges.ask(tags)

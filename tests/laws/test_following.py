@@ -288,3 +288,42 @@ def test_r3_a_batch_of_an_old_life_that_comes_late_changes_nothing() -> None:
     world.prompt()
     assert world.follower.sure
     assert world.exact()
+
+
+def test_r4_a_clock_set_back_between_two_lives_costs_snapshots_alone() -> None:
+    """Batches of the old life that are kept, and newer by the clock than all of the new one."""
+    world = World(0, loses=0.0)
+    world.way.delays = world.way.repeats = 0.0
+    for _ in range(6):
+        world.now += 1
+        world.prompt()
+    world.follower.lost(Doubt.BUS_LOST)
+    for _ in range(3):
+        world.now += 1
+        world.prompt()
+    world.restart()
+    world.now -= 5
+    snapshot = decode_snapshot(world.bus.snapshot(world.instance, blocks=True))
+    for _ in world.follower.restore(world.follower.begin(world.now), snapshot, world.now):
+        pass
+    assert world.follower.sure, "what came before it was asked for waits for nothing"
+    world.now += 0.5
+    world.prompt()
+    assert world.follower.sure
+    assert world.exact()
+
+
+def test_r3_a_first_batch_of_an_old_life_that_comes_late_is_found_out() -> None:
+    """It is taken for a new life's, and the heartbeat gives that life the name of the next one."""
+    world = World(0, loses=0.0)
+    world.way.delays = world.way.repeats = 0.0
+    world.follower.lost(Doubt.BUS_LOST)
+    world.prompt()  # batch 0, read only after the engine was gone
+    world.restart()
+    world.follower.heard(world.instance, 0, world.now)
+    assert not world.exact(), "the positive control"
+    world.now += 60
+    assert world.follower.due(world.now)
+    world.settle()
+    assert world.follower.sure
+    assert world.exact()

@@ -54,6 +54,7 @@ def chain_at(grants: Sequence[Grant], end: int) -> Chain:
     return tuple(links)
 
 
+@lru_cache(maxsize=65_536)
 def tag(link: Link) -> Tag:
     """The public name of a (scope, epoch) in stores and purges."""
     digest = hashlib.sha256(encode("scopekv/tag/1", link.scope, link.epoch)).digest()

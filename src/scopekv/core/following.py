@@ -60,6 +60,7 @@ class Follower:
         self._newest = self._since = _NEVER  # engine's clock: newest batch; begin of what counts
         self._kept: dict[int, Batch] = {}
         self._kept_blocks = 0
+        self._covered: list[Batch] = []  # kept as the snapshot under way was asked for
         self._gap_since: float | None = None
         self._behind_since: float | None = None
         self._published = 0
@@ -176,6 +177,8 @@ class Follower:
             self.counts["restarts"] += 1
             self._forget(Doubt.RESTARTED)
             self._since = self._newest
+        elif not self.instance and self.next_sequence is not None:
+            self._wish = True  # the batch 0 that it began with may be of the life before this one
         self.instance = instance
 
     def heard(self, instance: str, sequence: int | None, now: float) -> None:
@@ -222,6 +225,7 @@ class Follower:
     def begin(self, now: float) -> int:
         """A snapshot is asked for: from now on batches are kept. Give the number to `restore`."""
         self._under_way = True
+        self._covered = list(self._kept.values())
         self._asked_at = now
         self.counts["snapshots_asked"] += 1
         return self._life
@@ -259,7 +263,11 @@ class Follower:
         self.instance, self.next_sequence, self._doubt = snapshot.instance, sequence, None
         self._gap_since = self._behind_since = None
         self._newest = self._since = snapshot.sent
+        # What came before it was asked for is in it, or is of a past life whatever its time says:
+        # the clock may have been set back in between.
+        covered, self._covered = {id(batch) for batch in self._covered}, []
         for batch in list(self._kept.values()):
-            if batch.sequence < sequence or batch.sent < snapshot.sent:
+            late = batch.sequence < sequence or batch.sent < snapshot.sent
+            if late or id(batch) in covered:
                 self._drop(batch)
         self._catch_up(now)

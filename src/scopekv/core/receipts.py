@@ -178,6 +178,11 @@ def name_owner(owner: Scope, epoch: int) -> str:
     return "/".join((_OWNER, owner.kind.value, *owner.path)) + f":{epoch}"
 
 
+def owner_of(name: str) -> str | None:
+    """The owner in what `name_owner` made, without the epoch; None for a pair."""
+    return name.rpartition(":")[0] if name.startswith(f"{_OWNER}/") else None
+
+
 def read_pair(name: str, secret: bytes) -> Link:
     """Read either form back; `secret` makes an owner opaque. Raises `Corrupt`."""
     text, _, epoch = name.rpartition(":")

@@ -228,10 +228,15 @@ class Index:
             return self.forget([k for k in keys if k in records and not records[k].pending])
 
     def forget_tags(self, tags: Collection[Tag]) -> int:
-        """Forget every object of the folders that hold one of the tags."""
+        """Forget every object of the folders that hold one of the tags.
+
+        Until `cleared` says that they are gone their bytes count on.
+        """
         with self._lock:
             folders = [name for name in self._folders if holds_any(name, tags)]
-            return sum(self.forget(list(self._folders[name])) for name in folders)
+            gone = [key for name in folders for key in self._folders[name]]
+            self._doubtful.update((key, self._records[key].entry.size_bytes) for key in gone)
+            return self.forget(gone)
 
     def forget_unlisted(self, listed: Collection[ObjectKey], since: float) -> int:
         """Forget what a listing that began at `since` (monotonic) did not show."""

@@ -33,7 +33,7 @@ PROBE_FOLDER = folder(_PROBE, PROBE_SECONDS_KEPT) or ""
 
 
 class Janitor:
-    """One background thread, and the same work for whoever calls `expire`."""
+    """One background thread, and the same work for whoever calls `expire` or `turn`."""
 
     def __init__(
         self,
@@ -55,16 +55,19 @@ class Janitor:
         self._closing = threading.Event()
         self._working = threading.Lock()
         self._listed_at = float("-inf")  # monotonic
+        self._tidied_at = float("-inf")
         self._noted_at = parts.monotonic()
-        self._thread = threading.Thread(target=self._run, name="scopekv-tier-janitor", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="scopekv-tier-janitor", daemon=True)
         self._thread.start()
 
     def close(self, seconds: float) -> None:
         self._closing.set()
         self._wake.set()
-        self._thread.join(seconds)
+        if self._thread is not None:
+            self._thread.join(seconds)
 
     def expire(self) -> int:
         """Delete what is over, listed or known; return how many. Blocking, bounded by the store."""
@@ -95,24 +98,27 @@ class Janitor:
             log.warning("%s", error)
 
     def _run(self) -> None:
-        tidied = float("-inf")
         while not self._closing.is_set():
-            now = self._parts.monotonic()
-            try:
-                self._keyring.sweep()  # a store out of reach keeps no key alive
-                self._probe()
-                if now - tidied >= self._settings.janitor_seconds and not self._suspended():
-                    tidied = now
-                    self._tidy()
-            except Exception:
-                log.exception("the janitor of a tier failed where it should not")
-            self._wake.wait(self._pause(tidied))
+            self.turn()
+            self._wake.wait(self._pause())
             self._wake.clear()
 
-    def _pause(self, tidied: float) -> float:
+    def turn(self) -> None:
+        """Do what is due."""
+        now = self._parts.monotonic()
+        try:
+            self._keyring.sweep()  # a store out of reach keeps no key alive
+            self._probe()
+            if now - self._tidied_at >= self._settings.janitor_seconds and not self._suspended():
+                self._tidied_at = now
+                self._tidy()
+        except Exception:
+            log.exception("the janitor of a tier failed where it should not")
+
+    def _pause(self) -> float:
         dues = [circuit.probe_due() for circuit in (self._parts.reading, self._parts.writing)]
         every = self._settings.janitor_seconds
-        rest = every if self._suspended() else tidied + every - self._parts.monotonic()
+        rest = every if self._suspended() else self._tidied_at + every - self._parts.monotonic()
         return max(0.005, min([rest, *(due for due in dues if due is not None)]))
 
     def _suspended(self) -> bool:
@@ -129,8 +135,9 @@ class Janitor:
 
     def _clear(self, keys: list[ObjectKey]) -> None:
         try:
-            self._parts.store.delete(keys)
-            self._parts.index.cleared(keys)
+            for batch in batches(keys, BATCH):
+                self._parts.store.delete(batch)
+                self._parts.index.cleared(batch)
         except Unavailable:
             self._parts.trouble(self._parts.writing)
 
@@ -202,7 +209,7 @@ class Janitor:
 
     def _yield(self, number: int) -> None:
         """Leave the interpreter to the scheduler thread now and then; stop for a closing tier."""
-        if number % YIELD_EVERY == 0:
+        if number % YIELD_EVERY == 0 and self._thread is not None:
             self._closing.wait(YIELD_SECONDS)
         if self._closing.is_set():
             raise Unavailable("the tier is closing")

@@ -49,15 +49,20 @@ class Keyring:
     """
 
     def __init__(
-        self, source: LeaseSource, monotonic: Callable[[], float] = time.monotonic
+        self,
+        source: LeaseSource,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        threaded: bool = True,
     ) -> None:
+        """Without `threaded` nobody asks the source but who calls `turn`."""
         self.generation = 0
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._held: OrderedDict[ScopeId, _Held] = OrderedDict()
         self._derived: OrderedDict[Chain, _Derived] = OrderedDict()
         self._fenced: OrderedDict[Tag, None] = OrderedDict()
-        self._requests = LeaseRequests(source, self.accept, monotonic)
+        self._requests = LeaseRequests(source, self.accept, monotonic, threaded=threaded)
 
     def chain(self, chain: Chain) -> ChainKeys | None:
         """The chain's keys; None when a lease is missing or over. Cached, a dictionary look-up."""
@@ -86,6 +91,10 @@ class Keyring:
         if links and not missing:
             return False
         return self._requests.put(ticket, missing, now)
+
+    def turn(self) -> bool:
+        """Ask the source for what waits longest, in the calling thread. False for nothing."""
+        return self._requests.turn()
 
     def pending(self, chain: Chain) -> bool:
         """Whether a lease that the chain needs is on its way."""

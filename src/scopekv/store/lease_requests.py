@@ -23,9 +23,20 @@ Accept = Callable[[Iterable[Lease], float], int]
 
 
 class LeaseRequests:
-    """A bounded queue of tickets and the thread that takes them to the source."""
+    """A bounded queue of tickets and the thread that takes them to the source.
 
-    def __init__(self, source: LeaseSource, accept: Accept, monotonic: Callable[[], float]) -> None:
+    Without `threaded` there is none: whoever calls `turn` takes them.
+    """
+
+    def __init__(
+        self,
+        source: LeaseSource,
+        accept: Accept,
+        monotonic: Callable[[], float],
+        *,
+        threaded: bool = True,
+    ) -> None:
+        self._threaded = threaded
         self._source = source
         self._accept = accept
         self._monotonic = monotonic
@@ -54,7 +65,7 @@ class LeaseRequests:
             self._queue.append((ticket, wanted))
             self._tickets.add(ticket)
             self._links.update(wanted)
-            if self._thread is None:
+            if self._threaded and self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="scopekv-leases", daemon=True
                 )
@@ -83,13 +94,21 @@ class LeaseRequests:
                     self._ready.wait()
                 if self._closed:
                     return
-                ticket, links = self._queue.popleft()
-            try:
-                self._ask(ticket, links)
-            finally:
-                with self._ready:
-                    self._tickets.discard(ticket)
-                    self._links.difference_update(links)
+            self.turn()
+
+    def turn(self) -> bool:
+        """Take the ticket that waits longest to the source. False where none does."""
+        with self._ready:
+            if not self._queue:
+                return False
+            ticket, links = self._queue.popleft()
+        try:
+            self._ask(ticket, links)
+        finally:
+            with self._ready:
+                self._tickets.discard(ticket)
+                self._links.difference_update(links)
+        return True
 
     def _ask(self, ticket: str, links: tuple[Link, ...]) -> None:
         asked_at = self._monotonic()

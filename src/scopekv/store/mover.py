@@ -143,6 +143,7 @@ class Mover:
             return 0
         if not self._evict(victims, desk) or not parts.fence.begin_put(address.key.chain):
             parts.index.forget([address.key])
+            parts.index.cleared([address.key])  # a purge may have counted it as being there
             return None
         if not self._put_begun(address.key, sealed):
             return None
@@ -159,6 +160,7 @@ class Mover:
             parts.counts.add("bytes_written", sealed.nbytes)
             if parts.fence.holds(key.chain):
                 parts.store.delete([key])
+                parts.index.cleared([key])
         except Unavailable:
             parts.index.doubt([key], sealed.nbytes)
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from scopekv.core.chains import Tag, holds_any
@@ -22,9 +22,22 @@ _RUNNING = Purged(0, 1)
 
 
 class Purges:
-    """One deletion at a time, each on its own thread while there is any; asked by its tags."""
+    """One deletion at a time, on a thread while there is any; asked by its tags.
 
-    def __init__(self, store: ObjectStore, fence: Fence, monotonic: Callable[[], float]) -> None:
+    Without `threaded` there is no thread: whoever calls `turn` purges.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        fence: Fence,
+        monotonic: Callable[[], float],
+        gone: Callable[[Sequence[ObjectKey]], None],
+        *,
+        threaded: bool = True,
+    ) -> None:
+        """`gone` is told what was deleted."""
+        self._threaded, self._gone = threaded, gone
         self._store = store
         self._monotonic = monotonic
         self._fence = fence
@@ -48,7 +61,7 @@ class Purges:
                 answer = _RUNNING
                 self._answers[tags] = (answer, now)
                 self._waiting[tags] = None
-                if self._thread is None and not self._closing.is_set():
+                if self._threaded and self._thread is None and not self._closing.is_set():
                     self._thread = threading.Thread(
                         target=self._run, name="scopekv-tier-purge", daemon=True
                     )
@@ -71,10 +84,18 @@ class Purges:
                 if not self._waiting or self._closing.is_set():
                     self._thread = None
                     return
-                tags, _ = self._waiting.popitem(last=False)
-            answer = self._purge(tags)
-            with self._lock:
-                self._answers[tags] = (answer, self._monotonic())
+            self.turn()
+
+    def turn(self) -> bool:
+        """Carry out the purge that waits longest. False where none does."""
+        with self._lock:
+            if not self._waiting:
+                return False
+            tags, _ = self._waiting.popitem(last=False)
+        answer = self._purge(tags)
+        with self._lock:
+            self._answers[tags] = (answer, self._monotonic())
+        return True
 
     def _purge(self, tags: frozenset[Tag]) -> Purged:
         """Delete until a whole pass that began with no put under way has found nothing."""
@@ -86,7 +107,7 @@ class Purges:
                 removed += found
                 if quiet and not found:
                     return Purged(removed, 0)
-                if not quiet and self._closing.wait(WAIT_SECONDS):
+                if not quiet and (not self._threaded or self._closing.wait(WAIT_SECONDS)):
                     break
         except Unavailable as error:
             return Purged(removed, 0, str(error))
@@ -96,7 +117,11 @@ class Purges:
         """One walk over the store, then the quarantine: a reader may fill that meanwhile."""
         found = [stat.key for stat in self._store.objects(lambda name: holds_any(name, tags))]
         found += [s.key for s in self._store.quarantined() if holds_any(s.key.chain, tags)]
-        return sum(self._store.delete(batch) for batch in batches(found, BATCH))
+        removed = 0
+        for batch in batches(found, BATCH):
+            removed += self._store.delete(batch)
+            self._gone(batch)
+        return removed
 
     def _forget_old(self, now: float) -> None:
         for tags, (answer, at) in list(self._answers.items()):

@@ -60,7 +60,9 @@ class SealedTier:
         monotonic: Callable[[], float] = time.monotonic,
         random: Callable[[int], bytes] = os.urandom,
         admission: Admission | None = None,
+        threaded: bool = True,
     ) -> None:
+        """Without `threaded` nothing goes on but in `turns`, in the calling thread."""
         self.medium = store.medium
         self._settings = settings
         reading, writing = circuits(settings, monotonic)
@@ -79,12 +81,20 @@ class SealedTier:
         self._keyring = keyring
         self._mover = Mover(parts)
         self._offers = Offers(parts, settings, admission or Admission())
-        self._workers = Workers(settings, parts.objects.object_bytes, monotonic)
+        size_bytes = parts.objects.object_bytes
+        self._workers = Workers(settings, size_bytes, monotonic, threaded=threaded)
         self._checks = PresenceChecks(parts, self._workers, settings)
-        self._purges = Purges(store, parts.fence, monotonic)
+        gone = parts.index.cleared
+        self._purges = Purges(store, parts.fence, monotonic, gone, threaded=threaded)
         name = random(_PROBE_HEX_BYTES).hex()
         self._janitor = Janitor(parts, self._checks, keyring, settings, clock, name)
-        self._janitor.start()
+        if threaded:
+            self._janitor.start()
+
+    @property
+    def turns(self) -> tuple[Callable[[], bool], Callable[[], bool], Callable[[], None]]:
+        """What threads do otherwise: one task of a worker, one purge, a look of the janitor."""
+        return self._workers.turn, self._purges.turn, self._janitor.turn
 
     # --- read path ------------------------------------------------------------------------------
 

@@ -52,11 +52,20 @@ class Task:
 
 
 class Workers:
-    """Threads over one bounded queue. Threads start with the first task."""
+    """Threads over one bounded queue. Threads start with the first task.
+
+    Without `threaded` there are none: whoever calls `turn` is the worker.
+    """
 
     def __init__(
-        self, settings: TierSettings, buffer_bytes: int, monotonic: Callable[[], float]
+        self,
+        settings: TierSettings,
+        buffer_bytes: int,
+        monotonic: Callable[[], float],
+        *,
+        threaded: bool = True,
     ) -> None:
+        self._threaded = threaded
         self._count, self._count_max = settings.workers, settings.workers_max
         self._queue_max = settings.queue_blocks_max
         self._stall = settings.stall_seconds
@@ -64,7 +73,7 @@ class Workers:
         self._monotonic = monotonic
         self._ready = threading.Condition()
         self._queues: tuple[deque[Task], ...] = tuple(deque() for _ in Urgency)
-        self._desks: dict[Desk, threading.Thread] = {}
+        self._desks: dict[Desk, threading.Thread | None] = {}
         self._idle = 0
         self._closed = False
 
@@ -131,7 +140,7 @@ class Workers:
             self._closed = True
             self._ready.notify_all()
             threads = list(self._desks.values())
-        for thread in threads:
+        for thread in filter(None, threads):
             thread.join(max(0.0, deadline - self._monotonic()))
         return self.drop(None)
 
@@ -140,6 +149,9 @@ class Workers:
 
     def _hire(self) -> None:
         desk = Desk(self._buffer_bytes, self._monotonic)
+        self._desks[desk] = None
+        if not self._threaded:
+            return
         thread = threading.Thread(
             target=self._run, args=(desk,), name="scopekv-tier-worker", daemon=True
         )
@@ -154,11 +166,8 @@ class Workers:
                 if desk.given_up and self._in_use() >= self._count:
                     break
                 desk.given_up = False
-                for queue in self._queues:
-                    if queue:
-                        desk.task = queue.popleft()
-                        desk.beat()
-                        return desk.task
+                if self._take(desk):
+                    return desk.task
                 if self._closed:
                     break
                 self._idle += 1
@@ -167,10 +176,40 @@ class Workers:
             del self._desks[desk]
             return None
 
+    def _take(self, desk: Desk) -> bool:
+        """Put the most urgent task on the desk. False where there is none. Under the lock."""
+        for queue in self._queues:
+            if queue:
+                desk.task = queue.popleft()
+                desk.beat()
+                return True
+        return False
+
     def _run(self, desk: Desk) -> None:
         while (task := self._next(desk)) is not None:
-            try:
-                task.run(desk)
-            except Exception:
-                log.exception("a task of a tier failed where none should")
-                task.failed()
+            _do(task, desk)
+
+    def turn(self) -> bool:
+        """Do one task in the calling thread, at a desk that is free. False where there is none.
+
+        Turns may nest: a task that is in a call of the store is one that others overtake.
+        """
+        with self._ready:
+            free = [desk for desk in self._desks if desk.task is None]
+            if not free or not self._take(desk := free[0]) or desk.task is None:
+                return False
+        _do(desk.task, desk)
+        with self._ready:
+            desk.task, desk.since = None, None
+            if desk.given_up and self._in_use() >= self._count:
+                del self._desks[desk]
+            desk.given_up = False
+        return True
+
+
+def _do(task: Task, desk: Desk) -> None:
+    try:
+        task.run(desk)
+    except Exception:
+        log.exception("a task of a tier failed where none should")
+        task.failed()

@@ -169,6 +169,18 @@ def test_tags_reach_every_folder_that_holds_them(index: Index) -> None:
     assert index.forget_tags([tag(A)]) == 0
 
 
+def test_what_was_purged_counts_until_it_is_deleted(index: Index) -> None:
+    for name in ("1", "2"):
+        assert index.reserve(key(name), entry(400)) == []
+        assert index.commit(key(name))
+    assert index.forget_tags([tag(A)]) == 2
+    assert (len(index), index.used_bytes) == (0, 800)
+    assert index.reserve(key("3", "b"), entry(400)) is None, "the store has no room yet"
+    index.cleared([key("1")])
+    assert index.used_bytes == 400
+    assert index.reserve(key("3", "b"), entry(400)) == []
+
+
 def test_a_listing_corrects_what_is_known(index: Index, clocks: Clocks) -> None:
     put(index, "there")
     put(index, "gone")

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from scopekv.cli.options import json_option
 from scopekv.cli.simulate import plots, tables
+from scopekv.cli.simulate.fuzzing import OrFuzz
 from scopekv.errors import ScopeKVError
 from scopekv.simulate.fleet.asking import SWEEPABLE, Asked, pairs, plans, workload_of
 from scopekv.simulate.fleet.identity import Isolation
@@ -31,7 +32,7 @@ _PIPE_COLUMNS = 110
 _folder = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(cls=OrFuzz)
 @click.argument("trace")
 @click.option("--instances", metavar="N", help="Running engines. [default: 1]")
 @click.option("--engine-memory", metavar="SIZE", help="Of each. [default: what the model says]")
@@ -108,7 +109,8 @@ def simulate(
 
     TRACE is a file (Mooncake's or any JSON lines with hash_ids, coding conversations, Azure's
     CSV), or a workload made here: article, routing, synthetic[:requests=N,users=N,rate=X,...].
-    Sizes are tokens (3M) or bytes (40GiB), or inf. See docs/planning.md.
+    Sizes are tokens (3M) or bytes (40GiB), or inf. See docs/planning.md. With --fuzz it looks for
+    bugs instead: scopekv simulate --fuzz --help.
 
     \b
     scopekv simulate trace.jsonl.gz --instances 8 --tier host=64GiB,remote=2TiB

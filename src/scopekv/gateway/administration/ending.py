@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scopekv.core.chains import Link
-from scopekv.core.receipts import name_owner, name_pair
+from scopekv.core.receipts import name_owner, name_pair, owner_of
 from scopekv.core.scopes import Scope, ScopeKind
 from scopekv.gateway.administration.gate import Act, actor_name
 from scopekv.ports import DocumentRecord, Org, Receipt
@@ -60,11 +60,22 @@ class Ending:
         `subject` is names of the registry, never a client's words; `org_uid` stands first in the
         registry's row and says whose administrators may see it.
         """
+        names = dict.fromkeys((*self._names, *self._unfinished()))
         made = self._act.tx.receipts.create(
-            actor_name(self._act.caller), f"{org_uid or NOBODY} {subject}", list(self._names)
+            actor_name(self._act.caller), f"{org_uid or NOBODY} {subject}", list(names)
         )
         self._act.resource += f" receipt:{made.uid} keys:{self.keys_destroyed}"
         return made
+
+    def _unfinished(self) -> Iterator[str]:
+        """What earlier receipts of the same scopes wait for still.
+
+        Success of this one says that nothing of them is read, whatever the epoch (L6).
+        """
+        owners = {owner_of(name) for name in self._names} - {None}
+        for receipt in self._act.tx.receipts.pending():
+            if not owners.isdisjoint(map(owner_of, receipt.tags)):
+                yield from receipt.tags
 
     def _take(self, scope: Scope, ended: scope_keys.Ended) -> None:
         owner = scope.epoch_owner

@@ -89,6 +89,29 @@ def test_a_user_goes_with_end_users_and_sessions_and_nobody_else(
     assert made.receipt.id in entry.resource
 
 
+def test_a_second_revocation_waits_for_what_the_first_still_does(
+    world: World, noted: Noted
+) -> None:
+    """Else its success would say more than is true: requests may be reading the first epoch."""
+    session = user_scope(world, "mia", ScopeKind.SESSION, "", "s1")
+    noted.note(session, user_scope(world, "ada"))
+    world.service.revocations.user(LOCAL_OPERATOR, "acme", "ada")
+    first = world.service.revocations.user(LOCAL_OPERATOR, "acme", "mia")
+    second = world.service.revocations.user(LOCAL_OPERATOR, "acme", "mia")
+    for epoch, scope in (
+        (0, session),
+        (0, user_scope(world, "mia")),
+        (1, user_scope(world, "mia")),
+    ):
+        assert noted.reaches(second.receipt.id, scope, epoch)
+    assert not noted.reaches(second.receipt.id, user_scope(world, "ada"), 0)
+    with world.registry.write() as transaction:
+        for one in (first, second):
+            transaction.receipts.update(one.receipt.id, "done", [])
+    third = world.service.revocations.user(LOCAL_OPERATOR, "acme", "mia")
+    assert not noted.reaches(third.receipt.id, session, 0), "that is done"
+
+
 def test_a_scope_without_a_key_is_purged_too(world: World, noted: Noted) -> None:
     """The root key was out of reach: nothing sealed, but engine memory may hold blocks."""
     made = world.service.revocations.user(LOCAL_OPERATOR, "acme", "mia")

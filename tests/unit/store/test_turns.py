@@ -1,0 +1,133 @@
+"""A tier without threads: nothing goes on but in turns, and turns may nest in a store's calls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from scopekv.core.chains import tag
+from scopekv.core.eviction import ScopedPolicy, Shares
+from scopekv.ports import ObjectKey
+from scopekv.ports.objects import Bytes
+from scopekv.simulate.object_store import SimulatedObjectStore
+from scopekv.simulate.sealed_tier import NAMESPACE, SimulatedBroker, link
+from scopekv.store.blocks import Block, Done, Purged
+from scopekv.store.keyring import Keyring
+from scopekv.store.settings import TierSettings
+from scopekv.store.tier import SealedTier
+
+A = link("a")
+SIZE = 64
+
+
+class Overtaken(SimulatedObjectStore):
+    """A store in whose puts somebody else goes on."""
+
+    meanwhile: Callable[[], object] | None = None
+    in_delete: Callable[[], object] | None = None
+
+    def put(self, key: ObjectKey, parts: Sequence[Bytes]) -> None:
+        super().put(key, parts)
+        then, self.meanwhile = self.meanwhile, None
+        if then is not None:
+            then()
+
+    def delete(self, keys: Sequence[ObjectKey]) -> int:
+        then, self.in_delete = self.in_delete, None
+        if then is not None:
+            then()
+        return super().delete(keys)
+
+
+def tier_over(store: Overtaken, capacity_bytes: int = 1 << 20) -> SealedTier:
+    broker = SimulatedBroker()
+    keyring = Keyring(broker, lambda: 50.0, threaded=False)
+    keyring.accept([broker.lease_of(A)])
+    return SealedTier(
+        store,
+        keyring,
+        namespace=NAMESPACE,
+        block_bytes=SIZE,
+        settings=TierSettings(capacity_bytes=capacity_bytes),
+        policy=ScopedPolicy(Shares(capacity_bytes)),
+        monotonic=lambda: 50.0,
+        threaded=False,
+    )
+
+
+def block(number: int) -> Block:
+    return Block((A,), bytes([number]) * 32, 0, memoryview(bytearray([number]) * SIZE))
+
+
+def test_nothing_goes_on_but_in_turns() -> None:
+    before, store = threading.active_count(), Overtaken()
+    tier = tier_over(store)
+    work, purge, tidy = tier.turns
+    tier.store(1, [block(1)])
+    assert (threading.active_count(), tier.finished(), store.stored) == (before, [], {})
+    assert work()
+    assert not work()
+    assert [done.ok for done in tier.finished()] == [(0,)]
+    tidy()
+    assert tier.ready
+    assert tier.purge(frozenset({tag(A)})).busy == 1
+    assert purge()
+    assert not purge()
+    assert tier.purge(frozenset({tag(A)})) == Purged(1, 0)
+    assert store.stored == {}
+    tier.close()
+
+
+def test_a_purge_that_overtakes_a_put_leaves_nothing() -> None:
+    store = Overtaken()
+    tier = tier_over(store)
+    work, purge, _ = tier.turns
+    tags = frozenset({tag(A)})
+
+    def overtake() -> None:
+        tier.purge(tags)
+        purge()
+
+    store.meanwhile = overtake
+    tier.store(1, [block(1)])
+    assert work()
+    assert tier.finished() == [Done(1, (), 0, 0.0)]
+    told = tier.purge(tags)
+    assert told.error is not None, "a put was under way: ask again"
+    tier.purge(tags)
+    purge()
+    assert tier.purge(tags).error is None
+    assert store.stored == {}
+    assert tier.counters()["used_bytes"] == 0
+    tier.close()
+
+
+def test_a_purge_that_overtakes_an_eviction_counts_no_byte_that_was_never_put() -> None:
+    store = Overtaken()
+    tier = tier_over(store, capacity_bytes=SIZE + 48)
+    work, _, _ = tier.turns
+    tier.store(1, [block(1)])
+    tier.store(2, [block(1)])  # a second offer is admitted
+    assert work()
+    tier.store(3, [block(2)])
+    tier.store(4, [block(2)])
+    store.conduct.fail_writes = True
+    store.in_delete = lambda: tier.purge(frozenset({tag(A)}))
+    assert work()
+    assert store.in_delete is None, "the positive control: it was overtaken"
+    assert tier.counters()["used_bytes"] == SIZE + 48, "the one that could not be deleted"
+    tier.close()
+
+
+def test_a_task_that_is_in_a_call_leaves_other_desks_free() -> None:
+    store = Overtaken()
+    tier = tier_over(store)
+    work = tier.turns[0]
+    store.meanwhile = work
+    tier.store(1, [block(1)])
+    tier.store(2, [block(2)])
+    assert work(), "the second put is done within the first"
+    assert not work()
+    assert sorted(done.job_id for done in tier.finished()) == [1, 2]
+    assert tier.counters()["stored"] == 2
+    tier.close()
