@@ -14,7 +14,7 @@ from scopekv.core.following import Doubt, Follower
 from scopekv.core.locations import LocationIndex
 from scopekv.core.policy import Document, PartRole, RoleRules
 from scopekv.core.reservations import InstanceLoad
-from scopekv.core.routing import CachedThere, Candidate, Wanted, choose
+from scopekv.core.routing import CachedThere, Candidate, choose
 from scopekv.core.scopes import Narrowing, Principal, Scope, ScopeId, private_scope
 from scopekv.core.segments import Part, Segment, decide_parts, plan_segments
 from scopekv.core.tickets import Grant, Ticket, mint, prefix_digests
@@ -174,7 +174,7 @@ class Gateway:
         tags = tags_for(ticket, self._deployed.fingerprint, b"")
         chain = self._hasher.chain(tokens, tags, block_size=BLOCK_TOKENS, root=root_of())
         names = [self._engines[number].name for number in up]
-        reach = self.index.locate([short(one) for one in chain], names)
+        reach = self.index.locate([short(one) for one in chain], names, BLOCK_TOKENS)
         now = self._clock.mono()
         candidates = [
             Candidate(
@@ -188,7 +188,7 @@ class Gateway:
             )
             for number, name in zip(up, names, strict=True)
         ]
-        chosen = choose(candidates, Wanted(len(tokens)), self._dice().random())
+        chosen = choose(candidates, len(tokens), self._dice().random())
         number = up[names.index(chosen.name)]
         return number, chosen.cached_tokens, chosen.prefill_seconds
 
