@@ -13,10 +13,11 @@ from scopekv.adapters.kv_events import KVEventSubscriber
 from scopekv.adapters.moving_key import MovingKeyWrapper
 from scopekv.adapters.registry import open_registry
 from scopekv.adapters.root_key import FileKeyWrapper, RootKey, load_or_create, make_secret
+from scopekv.adapters.tallies import SqliteTallies
 from scopekv.adapters.vault import VaultKeyWrapper, VaultSettings
 from scopekv.core.tickets import Check, KeyId
 from scopekv.errors import Unavailable
-from scopekv.ports import KeyWrapper, Registry
+from scopekv.ports import KeyWrapper, Registry, Tallies
 
 __all__ = [
     "KVEventSubscriber",
@@ -31,6 +32,8 @@ ROOT_KEY = "keys/root.key"
 WRAP_KEY = "keys/wrap.key"
 INSTANCE_KEY = "keys/instance.key"
 TICKET_KEYS = "keys/ticket-keys.json"
+TALLIES = "tallies.db"
+AUDITS = "audits"
 VAULT_TOKEN = "VAULT_TOKEN"  # noqa: S105 - the name of a variable
 log = logging.getLogger("scopekv.keys")
 
@@ -53,6 +56,8 @@ class World:
     wrapper: KeyWrapper
     instance_secret: str
     instance_secret_path: Path
+    tallies: Tallies
+    audits: Path
 
 
 def open_world(data_dir: Path, registry_url: str, vault: VaultSettings | None = None) -> World:
@@ -77,6 +82,8 @@ def open_world(data_dir: Path, registry_url: str, vault: VaultSettings | None = 
         wrapper,
         secret,
         secret_path,
+        SqliteTallies(data_dir / TALLIES),
+        data_dir / AUDITS,
     )
 
 

@@ -50,7 +50,10 @@ class Access:
 
     async def principal(self, request: Request) -> Principal:
         """Return the authenticated principal. Raises `Unauthenticated` or `Unavailable`."""
-        digest = hashlib.sha256(_credential(request)).digest()
+        return await self.holder(hashlib.sha256(_credential(request)).digest())
+
+    async def holder(self, digest: bytes) -> Principal:
+        """The principal whose API key has this SHA-256, now. Raises as `principal` does."""
         await self.refresh()
         record = self._keys.get(digest)
         if record is None:

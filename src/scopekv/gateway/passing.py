@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,10 +48,19 @@ CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name a
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an answer said of the cache, and of what was fetched from tiers for it."""
+    """What an answer said of the cache, and of what was fetched from tiers for it.
+
+    `first_at`: when its first bytes were here, by `perf_counter`; None for one that came whole.
+    """
 
     usage: Usage | None
     report: Mapping[str, Any] | None
+    first_at: float | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Not streamed: only whole answers report what was fetched."""
+        return self.first_at is None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,11 +92,12 @@ class Passing:
         shares = Shares(self.prompt.segments) if self.detail else None
         tap = self.api.tap(self.body, shares)
         # What has come goes on in one write: each wakes the client, and costs more than parsing.
-        last = b""
+        last, first_at = b"", time.perf_counter()
         async for chunk in answer.stream():
             data = tap.feed(chunk)
             if not reply.started:
                 self.route.first_token()
+                first_at = time.perf_counter()
                 if data:
                     await reply.start(200, self._headers(answer), data)
             elif answer.ended:
@@ -102,7 +113,7 @@ class Passing:
             self.metrics.counted(
                 tap.usage.prompt_tokens, hit_tokens(tap.usage, self.prompt.segments)
             )
-        return Told(tap.usage, None)
+        return Told(tap.usage, None, first_at)
 
     def _headers(self, answer: UpstreamResponse) -> Headers:
         return [*passed(answer.headers), (REQUEST_ID, self.request_id.encode())]

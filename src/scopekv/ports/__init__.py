@@ -36,6 +36,7 @@ from scopekv.ports.registry import (
     Rules,
     Versions,
 )
+from scopekv.ports.tallies import Tallies
 
 __all__ = [
     "LEASES_PATH",
@@ -70,5 +71,6 @@ __all__ = [
     "Rules",
     "ScopeKeyRecord",
     "ScopeKeys",
+    "Tallies",
     "Versions",
 ]

@@ -1,0 +1,3 @@
+"""placeholder"""
+
+KOREAN: dict[str, str] = {}
