@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 720.0, 220.0
-LEFT, RIGHT, TOP, BOTTOM = 56.0, 12.0, 12.0, 28.0
+LEFT, RIGHT, TOP, BOTTOM = 70.0, 12.0, 12.0, 28.0
 LINES = 4  # horizontal grid lines, the base not counted
 
 

@@ -63,7 +63,6 @@ class InstancePages:
             if name not in self._asking:
                 task = asyncio.create_task(self._ask_one(instance))
                 self._asking[name] = task
-                task.add_done_callback(lambda _, name=name: self._asking.pop(name, None))
         if self._asking:
             await asyncio.wait(list(self._asking.values()), timeout=WAIT_SECONDS)
 
@@ -78,3 +77,5 @@ class InstancePages:
         else:
             if isinstance(answer, dict):
                 self._told[name] = (self._parts.clock(), answer)
+        finally:
+            del self._asking[name]

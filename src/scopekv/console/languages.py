@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scopekv.console.korean import KOREAN
+from scopekv.console.words import FIXES_IN_KOREAN, WORDS
 
 
 class Code(StrEnum):
@@ -29,9 +30,14 @@ class Language:
         found = KOREAN.get(english, english) if self.code is Code.KOREAN else english
         return found.format(**values) if values else found
 
-    @property
-    def other(self) -> Code:
-        return Code.KOREAN if self.code is Code.ENGLISH else Code.ENGLISH
+    def word(self, code: str) -> str:
+        """What people call a closed code; one that is not known stays as it is."""
+        found = WORDS.get(code)
+        return code if found is None else found[self.code is Code.KOREAN]
+
+    def fix(self, cause: str, english: str) -> str:
+        """What to do about a cause of a miss."""
+        return FIXES_IN_KOREAN.get(cause, english) if self.code is Code.KOREAN else english
 
     def seconds(self, value: float | None) -> str:
         """A duration in the unit that suits it."""

@@ -65,6 +65,8 @@ def page(
     """One page. `path`: where it is, for the switch of languages; without its query."""
     shown = {
         "_": language.text,
+        "word": language.word,
+        "fix": language.fix,
         "seconds": language.seconds,
         "language": language.code.value,
         "languages": [(code.value, NAMES[code], code is language.code) for code in Code],

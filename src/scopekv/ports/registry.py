@@ -258,11 +258,9 @@ class Epochs(Protocol):
 
 
 class AuditLog(Protocol):
-    """The append-only, hash-chained log. There is no way to change or remove an entry.
+    """The append-only, hash-chained log: no entry is ever changed or removed. `last`: its length.
 
-    `last` is the number of the last entry, 0 where there is none. `verify` recomputes the chain and
-    returns its head; `Corrupt` names the first bad entry.
-    """
+    `verify` recomputes the chain and returns its head; `Corrupt` names the first bad entry."""
 
     def append(
         self, *, actor: str, action: str, resource: str, outcome: str, reason: str
