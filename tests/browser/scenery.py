@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from scopekv.core.scopes import ScopeKind
 from scopekv.core.speeds import PrefillCurve
-from scopekv.core.tallies import Answered, Medium, Place, Tally
+from scopekv.core.tallies import Answered, Medium, Place, Tally, places
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.ports import Tallies
 from scopekv.simulate.stage import Stage, text_of
@@ -41,7 +41,7 @@ def answer(dice: random.Random, *, warm: float) -> Tally:
 def day(
     orgs: dict[str, float], account: str, now: float, *, each: int
 ) -> Iterator[tuple[Place, Tally]]:
-    """Twelve hours, `each` requests a quarter of an hour and organisation, busier by day."""
+    """A day, `each` requests a quarter of an hour and organisation, busier by day."""
     dice = random.Random(5)
     for quarter in range(96):
         at = int(now) - (95 - quarter) * 900
@@ -50,9 +50,10 @@ def day(
         for uid, weight in orgs.items():
             for number in range(max(1, round(each * busy * weight))):
                 tally = answer(dice, warm=warm)
-                yield Place(at, False, uid, f"engine-{number % 2}"), tally
-                if uid == next(iter(orgs)) and number == 0:
-                    yield Place(at, True, account, ""), tally
+                who = account if uid == next(iter(orgs)) and not number else f"usr_{uid}"
+                where = f"engine-{number % 2}"
+                for place in places(at, org=uid, account=who, instance=where):
+                    yield place, tally
 
 
 def fill(tallies: Tallies, rows: Iterator[tuple[Place, Tally]], now: float) -> int:

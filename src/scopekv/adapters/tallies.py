@@ -9,21 +9,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from scopekv.core.tallies import COUNTS, WINDOWS, Place, Tally, Window
+from scopekv.core.tallies import COUNTS, WINDOWS, Place, Tally, Whose, Window
 from scopekv.errors import Unavailable
 
 WAIT_SECONDS = 2.0
+DROP_SECONDS = 600
 _VERSION = 1
 _SUMS = ", ".join(f"SUM({name})" for name in COUNTS)
 # Clustered by owner first, so that one organisation's page reads its own rows alone.
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS tallies (
-  step INTEGER NOT NULL, account INTEGER NOT NULL, owner TEXT NOT NULL, start INTEGER NOT NULL,
+  step INTEGER NOT NULL, whose INTEGER NOT NULL, owner TEXT NOT NULL, start INTEGER NOT NULL,
   instance TEXT NOT NULL, {", ".join(f"{name} INTEGER NOT NULL" for name in COUNTS)},
-  PRIMARY KEY (step, account, owner, start, instance)
+  PRIMARY KEY (step, whose, owner, start, instance)
 ) WITHOUT ROWID
 """
-_KEYS = "step, account, owner, start, instance"
+_KEYS = "step, whose, owner, start, instance"
 _ADD = (
     f"INSERT INTO tallies ({_KEYS}, {', '.join(COUNTS)}) "  # noqa: S608 - names of ours
     f"VALUES ({', '.join('?' * (5 + len(COUNTS)))}) "
@@ -40,12 +41,13 @@ class SqliteTallies:
         self._path = path
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._dropped_at = float("-inf")
 
     def add(self, tallies: Mapping[Place, Tally], now: float) -> None:
-        """One transaction: rows of every window, then what is too old goes."""
+        """One transaction: rows of every window. At times, what is too old goes with it."""
         rows = [
             (
-                *(steps.seconds, place.account, place.owner, steps.start_of(place.start)),
+                *(steps.seconds, int(place.whose), place.owner, steps.start_of(place.start)),
                 *(place.instance, *tally.values),
             )
             for steps in WINDOWS.values()
@@ -53,25 +55,37 @@ class SqliteTallies:
         ]
         with self._open() as connection, connection:
             connection.executemany(_ADD, rows)
-            for steps in WINDOWS.values():
-                oldest = steps.starts(now)[0]
-                connection.execute(
-                    "DELETE FROM tallies WHERE step = ? AND start < ?", (steps.seconds, oldest)
-                )
+            if not 0 <= now - self._dropped_at < DROP_SECONDS:
+                self._drop(connection, now)
+                self._dropped_at = now
 
-    def by_start(
-        self, window: Window, now: float, owner: str | None, *, account: bool
-    ) -> Mapping[int, Tally]:
-        found = self._sums("start", window, now, owner, account=account)
+    @staticmethod
+    def _drop(connection: sqlite3.Connection, now: float) -> None:
+        """Reads every row's key, so it is not done with each addition."""
+        for steps in WINDOWS.values():
+            connection.execute(
+                "DELETE FROM tallies WHERE step = ? AND start < ?",
+                (steps.seconds, steps.starts(now)[0]),
+            )
+
+    def by_start(self, window: Window, now: float, owner: str | None) -> Mapping[int, Tally]:
+        """Of all organisations together, or of one."""
+        whose = Whose.INSTANCE if owner is None else Whose.ORG
+        found = self._sums("start", window, now, whose, owner)
+        return {int(start): tally for start, tally in found}
+
+    def of_account(self, window: Window, now: float, owner: str) -> Mapping[int, Tally]:
+        found = self._sums("start", window, now, Whose.ACCOUNT, owner)
         return {int(start): tally for start, tally in found}
 
     def by_owner(self, window: Window, now: float) -> Mapping[str, Tally]:
         """Of organisations."""
-        return dict(self._sums("owner", window, now, None, account=False))
+        return dict(self._sums("owner", window, now, Whose.ORG, None))
 
     def by_instance(self, window: Window, now: float, owner: str | None) -> Mapping[str, Tally]:
-        """Of all organisations, or of one."""
-        return dict(self._sums("instance", window, now, owner, account=False))
+        """Of all organisations together, or of one."""
+        whose = Whose.INSTANCE if owner is None else Whose.ORG_INSTANCE
+        return dict(self._sums("instance", window, now, whose, owner))
 
     def close(self) -> None:
         with self._lock:
@@ -80,11 +94,11 @@ class SqliteTallies:
                 self._connection = None
 
     def _sums(
-        self, by: str, window: Window, now: float, owner: str | None, *, account: bool
+        self, by: str, window: Window, now: float, whose: Whose, owner: str | None
     ) -> Iterator[tuple[str, Tally]]:
         steps = WINDOWS[window]
-        where = "step = ? AND account = ? AND start >= ?"
-        values: list[object] = [steps.seconds, account, steps.starts(now)[0]]
+        where = "step = ? AND whose = ? AND start >= ?"
+        values: list[object] = [steps.seconds, int(whose), steps.starts(now)[0]]
         if owner is not None:
             where += " AND owner = ?"
             values.append(owner)

@@ -10,7 +10,7 @@ KOREAN: dict[str, str] = {
     "Documents": "문서",
     "Requests": "요청",
     "Instances": "인스턴스",
-    "Revoke": "취소",
+    "Revoke": "회수",
     "Receipts": "영수증",
     "Audit log": "감사 로그",
     "Security audits": "보안 감사",
@@ -187,7 +187,7 @@ KOREAN: dict[str, str] = {
     "From the moment that a receipt is done, no request reads what was revoked, on any instance "
     "or tier. Keys that sealed it are destroyed at once. Nothing can be brought back; texts are "
     "computed anew where they are still allowed.": "영수증이 완료되면 어떤 인스턴스나 계층에서도 "
-    "취소된 "
+    "회수된 "
     "내용을 읽는 요청은 없습니다. 그것을 봉인한 키는 즉시 파기됩니다. 되돌릴 수 없으며, 여전히 "
     "허용된 "
     "텍스트는 다시 계산됩니다.",
@@ -214,9 +214,9 @@ KOREAN: dict[str, str] = {
     "An organisation": "조직",
     "Its own scope, all its accounts and all its documents.": "조직의 범위, 모든 계정, 모든 문서.",
     "The same name again": "같은 이름을 다시 입력",
-    "Revoked: {effect}. Keys destroyed: {keys}.": "취소됨: {effect}. 파기된 키: {keys}.",
+    "Revoked: {effect}. Keys destroyed: {keys}.": "회수됨: {effect}. 파기된 키: {keys}.",
     # Receipts
-    "What was revoked or changed, and how far its purge has come; newest first": "취소되거나 "
+    "What was revoked or changed, and how far its purge has come; newest first": "회수되거나 "
     "변경된 "
     "것과 폐기 진행 상황, 최신순",
     "Receipt": "영수증",

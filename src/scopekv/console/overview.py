@@ -91,9 +91,9 @@ class Overview:
         elif visit.org_admin:
             owner, by_org = visit.principal.org_uid, {}
         else:
-            mine = tallies.by_start(window, now, visit.principal.uid, account=True)
+            mine = tallies.of_account(window, now, visit.principal.uid)
             return _Found(mine, {}, {})
-        by_start = tallies.by_start(window, now, owner, account=False)
+        by_start = tallies.by_start(window, now, owner)
         return _Found(by_start, tallies.by_instance(window, now, owner), by_org)
 
     def _orgs(self, visit: Visit) -> Sequence[OrgView]:

@@ -40,6 +40,7 @@ class Revoking:
         return Redirect(f"{CONSOLE}/receipts/{quote(made.receipt.id)}")
 
     async def list(self, visit: Visit) -> Page:
+        visit.only(visit.operator or visit.org_admin)
         found = await asyncio.to_thread(
             self._parts.administration.receipts.list,
             visit.principal,

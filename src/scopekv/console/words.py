@@ -75,7 +75,7 @@ WORDS: Words = {
     "cold": ("The first of its kind", "처음 보는 프롬프트"),
     "routed_elsewhere": ("Sent to another instance", "다른 인스턴스로 보냄"),
     "tier_too_slow": ("The tier was too slow", "계층이 너무 느림"),
-    "revoked": ("Revoked or changed", "취소되었거나 변경됨"),
+    "revoked": ("Revoked or changed", "회수되었거나 변경됨"),
     "engine_without_plugin": ("An engine without the plugin", "플러그인이 없는 엔진"),
 }
 

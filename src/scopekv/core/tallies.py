@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from scopekv.core.scopes import ScopeKind
 from scopekv.core.speeds import PrefillCurve
@@ -104,17 +104,33 @@ class Tally:
         return self[part] / self[whole] if self[whole] else None
 
 
+class Whose(IntEnum):
+    """What a tally sums up. Each is kept apart, so that no page adds up what others need."""
+
+    INSTANCE = 0  # of all organisations, on one instance; `owner` is ""
+    ORG = 1  # of an organisation, on all instances; `instance` is ""
+    ORG_INSTANCE = 2
+    ACCOUNT = 3  # of one account, on all instances
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose tally, of when and where. `owner`: uid of an organisation or of an account.
-
-    `start`: Unix second at which its minute begins. `instance`: "" for an account's.
-    """
+    """Which tally. `start`: Unix second at which its minute begins; `owner`: a uid."""
 
     start: int
-    account: bool
+    whose: Whose
     owner: str
     instance: str
+
+
+def places(start: int, *, org: str, account: str, instance: str) -> tuple[Place, ...]:
+    """All tallies that one request counts in. `org`, `account`: uids."""
+    return (
+        Place(start, Whose.INSTANCE, "", instance),
+        Place(start, Whose.ORG, org, ""),
+        Place(start, Whose.ORG_INSTANCE, org, instance),
+        Place(start, Whose.ACCOUNT, account, ""),
+    )
 
 
 @dataclass(frozen=True, slots=True)

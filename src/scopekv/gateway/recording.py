@@ -15,7 +15,7 @@ from typing import Any
 
 from scopekv.core.isolation_cost import IsolationCost
 from scopekv.core.scopes import ScopeKind
-from scopekv.core.tallies import WINDOWS, Answered, Medium, Place, Tally, Window
+from scopekv.core.tallies import WINDOWS, Answered, Medium, Place, Tally, Window, places
 from scopekv.errors import Unavailable
 from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.passing import Told
@@ -60,10 +60,8 @@ class Recorder:
         tally = self._answered(job, instance, prompt, told, told.usage).tally()
         start = WINDOWS[Window.HOUR].start_of(self._clock())
         who = job.caller.principal
-        for place in (
-            Place(start, False, who.org_uid, instance.address.name),
-            Place(start, True, who.uid, ""),
-        ):
+        name = instance.address.name
+        for place in places(start, org=who.org_uid, account=who.uid, instance=name):
             before = self._waiting.get(place)
             if before is not None:
                 self._waiting[place] = before + tally
