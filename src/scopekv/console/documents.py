@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import quote
 
-from scopekv.console.parts import CONSOLE, Page, Parts, Redirect, Visit
+from scopekv.console.parts import CONSOLE, WAIT_SECONDS, Page, Parts, Redirect, Visit
 from scopekv.core.administration import Action, Resource, may
 from scopekv.core.scopes import Audience
 from scopekv.errors import Misuse
@@ -52,31 +52,31 @@ class DocumentPages:
             text=_text(visit),
             org=visit.field("org") or None,
         )
-        return self._done(visit, made, "The document is published.")
+        return await self._done(visit, made, "The document is published.")
 
     async def revise(self, visit: Visit) -> Redirect:
         made = await asyncio.to_thread(
             self._service.revise, visit.principal, visit.where[1], _text(visit)
         )
-        return self._done(visit, made, "The document has its new text.")
+        return await self._done(visit, made, "The document has its new text.")
 
     async def set_audience(self, visit: Visit) -> Redirect:
         made = await asyncio.to_thread(
             self._service.set_audience, visit.principal, visit.where[1], visit.field("audience")
         )
-        return self._done(visit, made, "The document has its new audience.")
+        return await self._done(visit, made, "The document has its new audience.")
 
     async def withdraw(self, visit: Visit) -> Redirect:
         if visit.field("sure") != "yes":
             raise Misuse("tick the box: withdrawing is for good")
         made = await asyncio.to_thread(self._service.withdraw, visit.principal, visit.where[1])
-        return self._done(visit, made, "The document is withdrawn.")
+        return await self._done(visit, made, "The document is withdrawn.")
 
-    @staticmethod
-    def _done(visit: Visit, made: DocumentView, notice: str) -> Redirect:
-        """Lead to the receipt where something is being purged, else to the document."""
+    async def _done(self, visit: Visit, made: DocumentView, notice: str) -> Redirect:
+        """Lead to the receipt where something is purged, as it is soon after; else back."""
         visit.session.notice = visit.language.text(notice)
         if made.receipt is not None:
+            await self._parts.revoker.settled(made.receipt, WAIT_SECONDS)
             return Redirect(f"{CONSOLE}/receipts/{quote(made.receipt)}")
         return Redirect(f"{CONSOLE}/documents/{quote(made.id)}")
 

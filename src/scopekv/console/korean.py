@@ -142,7 +142,6 @@ KOREAN: dict[str, str] = {
     "Sender": "보낸 사람",
     "API": "API",
     "Own scope": "자신의 범위",
-    "Explain {id}": "{id} 설명",
     "Why these tokens were computed": "이 토큰들이 다시 계산된 이유",
     "Compared with": "비교 대상",
     "no earlier request of yours": "이전 요청 없음",

@@ -24,6 +24,7 @@ from scopekv.gateway.waiting import WaitingRoom
 from scopekv.ports import Tallies
 
 CONSOLE = "/console"
+WAIT_SECONDS = 5  # for instances to confirm a purge, before its receipt is shown as it is
 
 
 @dataclass(frozen=True, slots=True, repr=False)

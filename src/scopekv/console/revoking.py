@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import quote
 
-from scopekv.console.parts import CONSOLE, Page, Parts, Redirect, Visit
+from scopekv.console.parts import CONSOLE, WAIT_SECONDS, Page, Parts, Redirect, Visit
 from scopekv.errors import Misuse
 from scopekv.gateway.administration.views import RevocationView
 
 ROWS = 50
-WAIT_SECONDS = 5  # for instances to confirm, before the receipt is shown as it is
 TARGETS = ("user", "session", "membership", "document", "org")
 
 
