@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import re
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from scopekv.core.scopes import Principal
 from scopekv.simulate.browser import Browser, location, secret_of
+from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -149,6 +151,8 @@ async def test_another_organisation_is_nowhere_to_be_seen(
     after = [await browsers["anna"].get(path) for path in pages]
     assert [one.content for one in after] == [one.content for one in before]
     assert not any(b"globex" in one.content for one in after)
+    assert b"solation" not in after[0].content, "its cost speaks of what others sent"
+    assert b"Cost of isolation" in (await browsers["root"].get("")).content
     unknown = await browsers["anna"].get("/receipts/rcp_0")
     hidden = await browsers["anna"].get(f"/receipts/{revoked.receipt.id}")
     assert (unknown.status, hidden.status) == (404, 404)
@@ -237,6 +241,38 @@ async def test_figures_are_those_of_the_answers(
         assert f"<dd>{total:,}" in text
         assert f"<dd>{100 * cached / total:.1f} %" in text
         assert f'<td class="number">{cached:,}</td>' in text
+
+
+async def test_a_streamed_answer_is_counted_with_its_first_token(
+    stage: Stage, keys: Keys, browsers: dict[str, Browser]
+) -> None:
+    key = stage.deployment.account("streams", "sue", roles=["org_admin"])
+    for _ in range(2):
+        await stage.client.chat(key, text_of("streamed", 120), stream=True)
+    await stage.deployment.gateway.recorder.keep()
+    page = (await (await logged_in(stage, key)).get("?window=hour")).content.decode()
+    assert re.search(r"<dt>Time to first token</dt><dd>[\d.]+ m?s", page)
+    assert "not told (streamed answers)" in page
+
+
+async def test_what_cannot_be_kept_now_is_kept_later(tmp_path: Path, model: SimulatedModel) -> None:
+    """A disk in trouble costs no request (L8), and no count once it is back."""
+    in_the_way = tmp_path / "tallies.db"
+    in_the_way.mkdir()
+    async with Stage(tmp_path, model) as stage:
+        key = stage.deployment.account("acme", "anna", roles=["org_admin"])
+        recorder = stage.deployment.gateway.recorder
+        for number in range(2):
+            assert (await stage.client.chat(key, text_of("later", 60))).status == 200
+            await recorder.keep()
+            if number == 0:
+                browser = await logged_in(stage, key)
+                assert (await browser.get("")).status == 503
+                assert (await browser.get("/requests")).status == 200
+        in_the_way.rmdir()
+        await recorder.keep()
+        page = (await browser.get("?window=hour")).content.decode()
+        assert "<dt>Requests</dt><dd>2</dd>" in page
 
 
 async def test_instances_are_drained_and_resumed(

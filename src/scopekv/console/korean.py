@@ -50,6 +50,7 @@ KOREAN: dict[str, str] = {
     "Time to first token": "첫 토큰까지의 시간",
     "mean of streamed answers": "스트리밍 응답의 평균",
     "What sharing saved, what isolation costs": "공유로 아낀 것과 격리의 비용",
+    "What sharing saved": "공유로 아낀 것",
     "Times are estimates: tokens at the prefill speed that was measured": "시간은 측정된 프리필 "
     "속도로 환산한 추정치입니다",
     "What": "항목",
