@@ -33,7 +33,7 @@ from scopekv.simulate.engine import SimulatedEngine
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.tiers import BLOCK_BYTES, SimulatedTiers
 from scopekv.store.keyring import Keyring
-from scopekv.store.tier import open_tier
+from scopekv.store.opening import open_tier
 from tests.contracts.object_servers import (
     ACCESS_KEY,
     SECRET_KEY,
@@ -139,8 +139,9 @@ async def simulated(
             )
             stage.folders.append(folder / f"tier-{number}")
             urls = (str(stage.folders[-1]), valkey_url, s3_url)
-            engine.tiers = _tiers(engine, deployment, f"http://127.0.0.1:{port}", urls)
-            stack.callback(engine.tiers.close)
+            tiers = _tiers(engine, deployment, f"http://127.0.0.1:{port}", urls)
+            engine.put_behind(tiers)
+            stack.callback(tiers.close)
             stage.engines.append(await stack.enter_async_context(engine))
         stack.push_async_callback(deployment.stop)
         await deployment.start(

@@ -21,10 +21,18 @@ import msgspec
 from scopekv.adapters.kv_events import decode_batch
 from scopekv.core.block_hashes import ChainHasher, pack, root_of, short
 from scopekv.core.blocks import BlockTagger, Fingerprint
-from scopekv.core.events import Medium, decode_snapshot, encode_snapshot
+from scopekv.core.events import (
+    Medium,
+    OuterTier,
+    OuterTiers,
+    Snapshot,
+    decode_snapshot,
+    encode_snapshot,
+)
 from scopekv.core.following import Follower
-from scopekv.core.locations import BLOCK_BYTES, LocationIndex
+from scopekv.core.locations import BLOCK_BYTES, LocationIndex, Reach
 from scopekv.core.scopes import ScopeId
+from scopekv.core.speeds import TierSpeed
 
 BATCH_BLOCKS = 100  # of one step: a prompt of 3,200 tokens
 BLOCK_TOKENS = 32
@@ -92,7 +100,7 @@ def measure_lookups(index: LocationIndex, chain: list[int]) -> dict[str, Any]:
     for _ in range(ROUNDS):
         for name, asked in (("all", chain), ("none", strange)):
             began = time.perf_counter()
-            found = index.locate(asked, index.instances)
+            found = index.locate(asked, index.instances, BLOCK_TOKENS)
             times[name].append(time.perf_counter() - began)
             assert {reach.engine for reach in found.values()} == {
                 len(chain) if name == "all" else 0
@@ -103,6 +111,28 @@ def measure_lookups(index: LocationIndex, chain: list[int]) -> dict[str, Any]:
         "lookup_1000_us_p99": round(micros[int(0.99 * len(micros))], 1),
         "lookup_1000_nobody_us_p50": round(1e6 * statistics.median(times["none"]), 1),
     }
+
+
+def measure_tiers(index: LocationIndex, chain: list[int]) -> dict[str, Any]:
+    """A prompt of which each instance has a third in its engine, in host memory and on S3.
+
+    All share the S3 store, and each has written every so many blocks of it.
+    """
+    third, names = len(chain) // 3, index.instances
+    store = OuterTier(Medium.S3, b"shared", TierSpeed(0.03, 1e8, samples=1))
+    for number, name in enumerate(names):
+        index.remove(name, Medium.ENGINE, chain[third:])
+        index.add(name, Medium.HOST, chain[third : 2 * third])
+        index.add(name, Medium.S3, chain[2 * third + number :: len(names)])
+        index.told(name, OuterTiers(BLOCK_TOKENS, 1 << 20, (store,)))
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        found = index.locate(chain, names, BLOCK_TOKENS)
+        times.append(time.perf_counter() - began)
+        rest = len(chain) - 2 * third
+        assert set(found.values()) == {Reach(third, 2 * third, ((Medium.S3, rest),))}
+    return {"lookup_1000_tiers_us_p50": round(1e6 * statistics.median(times), 1)}
 
 
 def measure_applied(blocks: int) -> dict[str, Any]:
@@ -142,7 +172,7 @@ def measure_rest(index: LocationIndex) -> dict[str, Any]:
     """A snapshot of 200,000 blocks restored; a restart forgotten; a prompt's chain made."""
     dice = random.Random(3)
     hashes = [dice.getrandbits(64) for _ in range(200_000)]
-    packed = encode_snapshot("life", 1, time.time(), [("GPU", pack(hashes))])
+    packed = encode_snapshot(Snapshot("life", 1, time.time(), {Medium.ENGINE: hashes}))
     follower = Follower(LocationIndex(), "instance")
     life = follower.begin(0.0)
     began = last = time.process_time()
@@ -180,6 +210,7 @@ def main() -> None:
     options = parser.parse_args()
     figures, index, chain = measure_memory(options.blocks, options.instances)
     figures |= measure_lookups(index, chain)
+    figures |= measure_tiers(index, chain)
     figures |= measure_rest(index)
     del index
     figures |= measure_applied(1_000_000)

@@ -20,7 +20,7 @@ from scopekv.simulate.engine import SimulatedEngine
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.tiers import BLOCK_BYTES, SimulatedTiers
 from scopekv.store.keyring import Keyring
-from scopekv.store.tier import open_tier
+from scopekv.store.opening import open_tier
 from tests.contracts.object_servers import S3Server, ValkeyServers, free_ports
 
 ENGINE_KEY = "engine-key-of-the-audit"
@@ -95,8 +95,9 @@ def audited(tmp_path: Path, model: SimulatedModel) -> Open:
                         BrokerSettings(deployment.own_url, deployment.world.instance_secret_path)
                     )
                     stack.callback(broker.close)
-                    engine.tiers = _tiers(engine, broker, own)
-                    stack.callback(engine.tiers.close)
+                    tiers = _tiers(engine, broker, own)
+                    engine.put_behind(tiers)
+                    stack.callback(tiers.close)
                 engines.append(await stack.enter_async_context(engine))
             await deployment.start(
                 [InstanceAddress(f"engine-{n}", e.url, e.api_key) for n, e in enumerate(engines)]

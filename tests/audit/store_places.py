@@ -66,7 +66,11 @@ class TierPlace:
         link = Link(scope.id(world.scope_secret), epoch)
         assert self.engine.plugin is not None
         self.engine.plugin.fence([(link.scope.hex(), link.epoch)])
-        self.tiers.purge(frozenset({tag(link)}))
+        tags = frozenset({tag(link)})
+        while any(
+            line["busy"] for line in self.tiers.purge(tags, self.engine.plugin.blocks.tagged(tags))
+        ):
+            await asyncio.sleep(0.01)
 
     async def audit(self, settings: StoreSettings = FAST, **changes: object) -> AuditResult:
         """Run the audit on the target, some of its fields changed."""
@@ -101,7 +105,8 @@ async def tier_place(
         secret = deployment.world.instance_secret_path
         broker = BrokerClient(BrokerSettings(deployment.own_url, secret))
         stack.callback(broker.close)
-        tiers = engine.tiers = _tiers(engine, broker, [wrap(open_store(url)) for url in urls])
+        tiers = _tiers(engine, broker, [wrap(open_store(url)) for url in urls])
+        engine.put_behind(tiers)
         stack.callback(tiers.close)
         await stack.enter_async_context(engine)
         stack.push_async_callback(deployment.stop)

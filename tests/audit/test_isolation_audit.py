@@ -48,6 +48,7 @@ async def test_a_whole_stack_holds_in_every_tier(
     assert int(str(figures["cells_forbidden"])) > 700
     assert int(str(figures["cells_allowed"])) > 300
     assert result.settings["tiers"] == ["engine", "host", "directory", "valkey", "s3"]
+    assert len(str(result.settings["endpoints"]).split(",")) == 4
     names = {check.name for check in result.checks}
     assert {f"isolation.{tier}.user" for tier in Place if tier is not Place.ANY} <= names
     assert {"isolation.restart.engine-0", "isolation.adapters.adapter-a"} <= names

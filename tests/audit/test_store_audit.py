@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -195,6 +198,32 @@ async def test_without_a_tier_behind_the_gateway_it_is_blind(
     assert check_of(result, "store.plaintext").verdict is Verdict.BLIND
     assert check_of(result, "store.scopes").verdict is Verdict.BLIND
     assert result.exit_code == 2
+
+
+@pytest.mark.slow
+async def test_one_command_with_two_keys_reads_a_deployment(
+    place: TierPlace, tmp_path: Path
+) -> None:
+    """As it is typed, with a gateway's own file and keys from the environment."""
+    callers = place.target.callers
+    assert callers is not None
+    config = tmp_path / "scopekv.toml"
+    engine = f'[[instances]]\nname = "e"\nurl = "{place.engine.url}"\napi_key = "engine"\n'
+    config.write_text(f"port = {place.deployment.gateway.port}\n{engine}")
+    words = ["--config", str(config), "--data-dir", str(tmp_path), "--json"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from scopekv.cli.main import main; main()", "audit", "store"),
+        *(*words, "--store", f"directory={tmp_path / 'tier'}"),
+        env=os.environ
+        | {"SCOPEKV_AUDIT_KEY": callers.key, "SCOPEKV_AUDIT_OTHER_KEY": callers.other_key},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await process.communicate()
+    told = json.loads(printed)
+    held = {one["name"] for one in told["checks"] if one["verdict"] == "held"}
+    assert {"store.plaintext", "store.sealed", "store.names", "store.scopes"} <= held
+    assert told["objects"]
+    assert callers.key not in printed.decode()
 
 
 @pytest.mark.slow

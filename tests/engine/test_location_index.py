@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from scopekv.core.events import Medium, decode_snapshot
+from scopekv.core.following import Doubt
 from scopekv.core.routing import CachedThere
 from scopekv.core.scopes import Narrowing, Scope, private_scope
 from scopekv.core.tickets import audience_id
@@ -26,9 +27,11 @@ Keys = dict[str, str]
 
 
 class Watched(IndexLocator):
+    asked: Asked | None = None
     told: Mapping[str, CachedThere | None] = {}
 
     def ask(self, asked: Asked) -> None:
+        self.asked = asked
         self.told = self.locate(asked, (), self._fleet.instances)
 
 
@@ -84,7 +87,8 @@ async def snapshot(feed: Feed) -> dict[Medium, Counter[int]]:
 async def assert_exact(locator: Watched) -> None:
     feed = feed_of(locator)
     held = await snapshot(feed)
-    for medium in (Medium.ENGINE, Medium.HOST):
+    assert set(held) == {Medium.ENGINE, Medium.HOST, Medium.DIRECTORY}
+    for medium in held:
         assert locator.index.contents(feed.name, medium) == held[medium], medium
     assert feed.sure
 
@@ -104,7 +108,35 @@ async def test_the_index_is_the_engines_cache_and_foretells_what_is_found(
     for name in ("alice", "bob", "ann"):
         answer = await client.chat(keys[name], document + text_of("located alice", 100))
         cached = answer.json["usage"]["prompt_tokens_details"]["cached_tokens"]
-        assert locator.told == {feed.name: CachedThere(cached)}, name
+        there = locator.told[feed.name]
+        assert there is not None
+        assert there.tokens == cached, name
+    await assert_exact(locator)
+
+
+async def test_what_memory_lost_is_located_on_disk(
+    locator: Watched, client: PlainClient, keys: Keys
+) -> None:
+    feed = feed_of(locator)
+    answer = await client.chat(keys["alice"], text_of("to be found on disk", 120))
+    tokens = answer.json["usage"]["prompt_tokens"]
+
+    def located() -> CachedThere:
+        """Where the prompt is for an engine that just lost what it had in memory."""
+        assert locator.asked is not None
+        for medium in (Medium.ENGINE, Medium.HOST):
+            locator.index.clear(feed.name, medium)
+        there = locator.locate(locator.asked, (), (feed.instance,))[feed.name]
+        assert there is not None
+        return there
+
+    await until(lambda: locator.index.size(feed.name, Medium.DIRECTORY) > 0)
+    await until(lambda: sum(run.blocks for run in located().runs) == (tokens - 1) // 32)
+    there = located()
+    assert (there.tokens, there.chunk_tokens) == (0, 32)
+    assert there.chunk_bytes > 1 << 20
+    feed.follower.lost(Doubt.GAP)  # this test took things away behind its back
+    await until(lambda: feed.sure)
     await assert_exact(locator)
 
 

@@ -20,7 +20,7 @@ from scopekv.core.tickets import verify_for_broker
 from scopekv.errors import TicketInvalid, Unauthenticated
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.ports import LEASES_PATH
-from scopekv.simulate.client import Answer
+from scopekv.simulate.client import CHAT, Answer
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
 
@@ -29,7 +29,9 @@ Keys = dict[str, str]
 
 
 def ticket_of(stage: Stage) -> str:
-    ticket = stage.engine.seen.calls[-1].ticket
+    """Of the last chat: documents are warmed by completions in the background."""
+    chats = [call for call in stage.engine.seen.calls if call.path == CHAT]
+    ticket = chats[-1].ticket
     assert ticket is not None
     return ticket
 

@@ -15,14 +15,33 @@ from scopekv.core.block_hashes import short
 from scopekv.core.events import Medium, decode_snapshot
 from scopekv.core.following import Doubt, Follower
 from scopekv.core.locations import LocationIndex
+from scopekv.ports import ObjectKey
 from scopekv.simulate.events import EventBus, Unreliable
 from scopekv.simulate.prefix_cache import PrefixCache
+from scopekv.store.residents import Residents
 
 SEEDS = (1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 5, 8, 13, 21, 34)))
 
 
+class Disk:
+    """An outer tier by its residents alone: objects come, go, and outlive the engine."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.residents, self._dice = Residents(), dice
+
+    def step(self) -> None:
+        """A worker or the janitor does something, between any two steps of the engine."""
+        for _ in range(self._dice.randrange(6)):
+            number = self._dice.randrange(200)
+            key = ObjectKey("folder", str(number))
+            if self._dice.random() < 0.6:
+                self.residents.put(key, number // 2)  # some blocks twice, under two names
+            else:
+                self.residents.drop(key)
+
+
 class World:
-    """An engine with host memory, its bus, and one follower behind an unreliable delivery."""
+    """An engine with host memory and two tiers, its bus, one follower behind a bad delivery."""
 
     def __init__(self, seed: int, *, loses: float = 0.02) -> None:
         self.dice = random.Random(seed)
@@ -35,6 +54,9 @@ class World:
         self.host = PrefixCache(block_size=2, blocks_max=90)
         self.bus.watch(self.engine, Medium.ENGINE)
         self.bus.watch(self.host, Medium.HOST)
+        self.disks = {medium: Disk(self.dice) for medium in (Medium.DIRECTORY, Medium.S3)}
+        for medium, disk in self.disks.items():
+            self.bus.watch_tier(disk.residents, medium)
         self.way = Unreliable(self.arrives, self.dice, loses=loses, repeats=0.05, delays=0.05)
         self.bus.deliver.append(self.way)
         self.copied = 0
@@ -90,6 +112,7 @@ class World:
 
     def step(self, *, nested: bool = False) -> None:
         self.now += self.dice.choice((0.001, 0.01, 0.1))
+        self.dice.choice(list(self.disks.values())).step()
         roll = self.dice.random()
         if roll < 0.75:
             self.prompt()
@@ -123,13 +146,16 @@ class World:
                     pass
 
     def truth(self, medium: Medium) -> Counter[int]:
+        """Of an outer tier: what was told of it, for its workers never rest."""
+        if medium in self.disks:
+            return Counter(self.disks[medium].residents.told())
         cache = self.engine if medium is Medium.ENGINE else self.host
         return Counter(short(one) for one in cache.all())
 
     def exact(self) -> bool:
         return all(
             self.index.contents("a", medium) == self.truth(medium)
-            for medium in (Medium.ENGINE, Medium.HOST)
+            for medium in (Medium.ENGINE, Medium.HOST, *self.disks)
         )
 
 
@@ -146,6 +172,9 @@ def test_r3_r4_the_index_equals_the_engine_after_10000_mixed_operations(seed: in
     world.settle()
     assert world.follower.sure
     assert world.exact()
+    for medium, disk in world.disks.items():
+        assert world.index.contents("a", medium) == Counter(disk.residents.all().values())
+        assert max(world.index.contents("a", medium).values()) == 2
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -155,6 +184,7 @@ def test_without_loss_the_index_is_exact_whenever_it_is_sure(seed: int) -> None:
     sure = 0
     for _ in range(1_500):
         world.now += 0.01
+        world.dice.choice(list(world.disks.values())).step()
         roll = world.dice.random()
         if roll < 0.8:
             world.prompt()
@@ -188,6 +218,20 @@ def test_r3_a_restart_in_place_forgets_the_old_blocks_at_once() -> None:
     assert world.follower.sure, "batch 0 of a new life says all there is"
     assert world.exact()
     assert world.index.size("a", Medium.ENGINE) == 1
+
+
+def test_r3_what_lies_on_disk_is_announced_anew_in_the_next_life() -> None:
+    world = World(0, loses=0.0)
+    world.way.delays = world.way.repeats = 0.0
+    disk = world.disks[Medium.DIRECTORY].residents
+    disk.put(ObjectKey("folder", "kept"), 5)
+    world.prompt()
+    world.restart()
+    world.now += 20
+    world.prompt()
+    assert world.follower.sure
+    assert world.exact()
+    assert world.index.contents("a", Medium.DIRECTORY) == {5: 1}
 
 
 def test_r4_a_lost_event_makes_the_instance_unsure_until_a_snapshot() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scopekv.core.events import Medium
+from scopekv.core.events import Medium, OuterTier, OuterTiers
 from scopekv.core.locations import BLOCK_BYTES, LocationIndex
+from scopekv.core.speeds import TierSpeed
 from tests.reference.locations import ReferenceIndex
 
 NAMES = ("a", "b", "c")
@@ -23,6 +24,34 @@ STEPS = st.lists(
     ),
     max_size=60,
 )
+
+
+OUTER = [Medium.DIRECTORY, Medium.VALKEY, Medium.S3]
+STORES = {Medium.DIRECTORY: [b""], Medium.VALKEY: [b"v", b"w"], Medium.S3: [b"s", b""]}
+
+
+@st.composite
+def tierings(draw: st.DrawFn) -> OuterTiers | None:
+    """Any tiers in any order, some of them shared with other instances."""
+    if draw(st.booleans()):
+        return None
+    media = draw(st.lists(st.sampled_from(OUTER), unique=True))
+    speed = TierSpeed(0.001, 1e9, samples=1)
+    nearest = tuple(OuterTier(m, draw(st.sampled_from(STORES[m])), speed) for m in media)
+    return OuterTiers(draw(st.integers(1, 3)), 1, nearest)
+
+
+LAYOUTS = st.tuples(tierings(), tierings(), tierings())
+CHAINS = st.lists(st.integers(0, 12), max_size=10)
+
+
+def tell(
+    index: LocationIndex, reference: ReferenceIndex, layouts: Sequence[OuterTiers | None]
+) -> None:
+    for name, tiers in zip(NAMES, layouts, strict=True):
+        index.told(name, tiers)
+        if tiers is not None:
+            reference.tiers[name] = tiers
 
 
 def run(
@@ -58,16 +87,19 @@ def run(
     return index, reference
 
 
-@given(STEPS, st.lists(st.integers(0, 12), max_size=10))
+@given(STEPS, CHAINS, LAYOUTS)
 def test_the_index_is_the_reference_for_any_history(
-    steps: list[tuple[str, str, Medium, list[int]]], chain: list[int]
+    steps: list[tuple[str, str, Medium, list[int]]],
+    chain: list[int],
+    layouts: Sequence[OuterTiers | None],
 ) -> None:
     index, reference = run(steps)
+    tell(index, reference, layouts)
     for name in NAMES:
         for medium in Medium:
             assert index.contents(name, medium) == reference.held[name][medium]
             assert index.size(name, medium) == len(reference.held[name][medium])
-    found = index.locate(chain, NAMES)
+    found = index.locate(chain, NAMES, 1)
     assert found == {name: reference.reach(name, chain) for name in NAMES}
 
 
@@ -83,9 +115,11 @@ def test_what_is_forgotten_gives_its_room_back(
     assert len(index) == 0
 
 
-@given(STEPS, st.lists(st.integers(0, 12), max_size=10))
+@given(STEPS, CHAINS, LAYOUTS)
 def test_a_full_index_never_says_more_than_there_is(
-    steps: list[tuple[str, str, Medium, list[int]]], chain: list[int]
+    steps: list[tuple[str, str, Medium, list[int]]],
+    chain: list[int],
+    layouts: Sequence[OuterTiers | None],
 ) -> None:
     _, reference = run(steps)
     small = LocationIndex(1 << 20)
@@ -106,11 +140,13 @@ def test_a_full_index_never_says_more_than_there_is(
             load.add(medium, hashes)
             load.commit()
         assert len(small) <= 5
+    tell(small, reference, layouts)
     for name in NAMES:
         for medium in Medium:
             assert small.contents(name, medium) <= reference.held[name][medium]
-        if not small.partial(name):
-            assert small.locate(chain, [name])[name] <= reference.reach(name, chain)
+        found, real = small.locate(chain, [name], 1)[name], reference.reach(name, chain)
+        assert found.engine <= real.engine
+        assert found.host <= real.host
 
 
 def test_memory_is_bounded_in_bytes() -> None:

@@ -17,7 +17,6 @@ from scopekv.core.routing import (
     SAME_SECONDS,
     CachedThere,
     Candidate,
-    Wanted,
     choose,
 )
 from scopekv.core.speeds import PrefillCurve
@@ -51,8 +50,8 @@ def expected(candidate: Candidate, total: int) -> float:
 def test_the_choice_is_deterministic_and_gives_its_own_figures(
     fleet: list[Candidate], total: int, tie: float
 ) -> None:
-    choice = choose(fleet, Wanted(total), tie)
-    assert choice == choose(list(fleet), Wanted(total), tie)
+    choice = choose(fleet, total, tie)
+    assert choice == choose(list(fleet), total, tie)
     (chosen,) = [c for c in fleet if c.name == choice.name]
     assert choice.expected_seconds == expected(chosen, total)
     assert 0 <= choice.cached_tokens < total
@@ -62,7 +61,7 @@ def test_the_choice_is_deterministic_and_gives_its_own_figures(
 def test_nobody_gives_the_first_token_tellably_sooner_unless_the_prefix_is_hot(
     fleet: list[Candidate], total: int, tie: float
 ) -> None:
-    choice = choose(fleet, Wanted(total), tie)
+    choice = choose(fleet, total, tie)
     crowded = max(candidate.crowd for candidate in fleet) >= CROWD_FREE
     least = min(expected(candidate, total) for candidate in fleet)
     if not crowded:
@@ -74,7 +73,7 @@ def test_nobody_gives_the_first_token_tellably_sooner_unless_the_prefix_is_hot(
 def test_more_of_the_prompt_cached_never_makes_an_instance_dearer(
     fleet: list[Candidate], total: int, more: int, tie: float
 ) -> None:
-    choice = choose(fleet, Wanted(total), tie)
+    choice = choose(fleet, total, tie)
     (chosen,) = [c for c in fleet if c.name == choice.name]
     there = CachedThere((chosen.cached.tokens if chosen.cached else 0) + more)
     assert expected(replace(chosen, cached=there), total) <= choice.expected_seconds + 1e-12
@@ -110,7 +109,7 @@ def test_a_burst_on_one_prefix_is_spread_over_all(
             )
             for i in range(instances)
         ]
-        choice = choose(fleet, Wanted(total), dice.random())
+        choice = choose(fleet, total, dice.random())
         i = int(choice.name)
         loads[i].place(
             0.0,

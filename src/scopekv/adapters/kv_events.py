@@ -67,17 +67,22 @@ def decode_batch(sequence: int, payload: bytes) -> Batch:
         read = _DECODER.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Corrupt("a KV event batch is not what vLLM 0.31 to 0.33 publishes") from None
-    return Batch(sequence, read.ts, tuple(_event(event) for event in read.events))
+    events = tuple(event for one in read.events if (event := _event(one)) is not None)
+    return Batch(sequence, read.ts, events)
 
 
-def _event(read: _BlockStored | _BlockRemoved | _AllBlocksCleared) -> Event:
+def _event(read: _BlockStored | _BlockRemoved | _AllBlocksCleared) -> Event | None:
+    """None for a medium that is no place of ours."""
     if isinstance(read, _AllBlocksCleared):
         return Cleared()
+    medium = medium_of(read.medium)
+    if medium is None:
+        return None
     hashes: list[Any] = read.block_hashes
     if hashes and not all(type(one) is int for one in hashes):
         hashes = [_short(one) for one in hashes]
     kind = Stored if isinstance(read, _BlockStored) else Removed
-    return kind(medium_of(read.medium), hashes)
+    return kind(medium, hashes)
 
 
 def _short(published: int | bytes) -> int:

@@ -14,6 +14,7 @@ from scopekv.errors import Unavailable
 from scopekv.gateway.http import ClientPool, Headers
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
 ANSWER_BYTES_MAX = 16 << 20
 
 
@@ -132,13 +133,21 @@ def _json(content: bytes) -> Any:
 
 
 def _usage(body: Any) -> tuple[int | None, int | None]:
-    """Prompt tokens and cached tokens of an OpenAI usage, where it tells them."""
+    """Prompt tokens and cached tokens, where an answer of OpenAI's or Anthropic's form says them.
+
+    Anthropic's input tokens are those neither read from the cache nor written to it.
+    """
     usage = body.get("usage") if isinstance(body, dict) else None
     if not isinstance(usage, dict):
         return None, None
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return _count(usage.get("prompt_tokens")), _count(cached)
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    read = usage.get("cache_read_input_tokens")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else read
+    inputs = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    if inputs is not None:
+        written = usage.get("cache_creation_input_tokens")
+        inputs += sum(_count(apart) or 0 for apart in (read, written))
+    return inputs, _count(cached)
 
 
 def _count(value: Any) -> int | None:

@@ -42,6 +42,8 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
       in_flight_max = 512                            # at one instance; more wait, then get 429
       [retention]                                    # seconds that blocks are kept, per scope kind
       session = 14400
+      [probes]                                       # docs/operations.md
+      action = "narrow"                              # default: "alarm"
       [vault]                                        # wraps sealing keys; default: keys/wrap.key
       address = "https://vault:8200"                 # docs/keys.md has the rest
 

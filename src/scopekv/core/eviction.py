@@ -1,11 +1,8 @@
 """What leaves a full tier (L11): pure policies, the same for every tier and for the planner.
 
-ScopedPolicy orders an account's blocks as Greedy-Dual-Size-Frequency does (Cherkasova, 1998):
-
-    priority = clock at last use + uses * cost / size      clock = priority of the last one evicted
-
-and takes leaves only: a block goes after every cached block that continues it, so a chain goes
-from its tail and no block is left behind that nothing can reach. Between accounts:
+ScopedPolicy takes an account's blocks in an order of `core/lanes.py`, and leaves only: a block
+goes after every cached block that continues it, so a chain goes from its tail and no block is left
+behind that nothing can reach. Between accounts:
 
     at or below its guarantee      loses nothing to another account
     idle, above its guarantee      gives first
@@ -16,65 +13,27 @@ from its tail and no block is left behind that nothing can reach. Between accoun
 
 from __future__ import annotations
 
-import heapq
+import itertools
 from collections.abc import Collection
 from typing import Generic
 
+from scopekv.core.lanes import USES_MAX, GreedyDual, Lane, LearnedReuse, Node, Order, Rank
 from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
 from scopekv.core.shares import Draft, Ledger, Shares
 from scopekv.errors import Misuse
 
-__all__ = ["Entry", "EvictionPolicy", "LruPolicy", "ScopedPolicy", "Shares"]
-
-USES_MAX = 4  # what was loved long ago must be able to leave
-_SPARE = 64
-
-
-class _Node(Generic[K]):
-    """A cached block and where it stands."""
-
-    __slots__ = (
-        *("account", "alive", "depth", "key", "parent", "pins"),
-        *("priority", "queued", "rate", "serial", "size_bytes", "uses"),
-    )
-
-    def __init__(self, key: K, entry: Entry[K], clock: float, serial: int) -> None:
-        self.key, self.account, self.parent = key, entry.account, entry.parent
-        self.depth, self.size_bytes, self.serial = entry.depth, entry.size_bytes, serial
-        self.rate = entry.cost / entry.size_bytes
-        self.uses, self.pins, self.alive, self.queued = 1, 0, True, False
-        self.priority = clock + self.rate
-
-    def rank(self) -> _Rank:
-        """First to go first: equals go from the tail, then the older first."""
-        return self.priority, -self.depth, self.serial
+__all__ = [
+    "Entry",
+    "EvictionPolicy",
+    "GreedyDual",
+    "LearnedReuse",
+    "LruPolicy",
+    "ScopedPolicy",
+    "Shares",
+]
 
 
-_Rank = tuple[float, int, int]
-_Queue = list[tuple[_Rank, _Node[K]]]
-
-
-class _Lane(Generic[K]):
-    """An account's leaves of one size, in a heap that is put right when it is looked at.
-
-    Priorities only rise, so an entry that is out of date stands too early, never too late.
-    """
-
-    __slots__ = ("blocks", "heap")
-
-    def __init__(self) -> None:
-        self.heap: _Queue[K] = []
-        self.blocks = 0
-
-    def push(self, node: _Node[K]) -> None:
-        node.queued = True
-        heapq.heappush(self.heap, (node.rank(), node))
-
-    def tidy(self) -> None:
-        """Drop the entries of removed blocks once they are the greater part. Amortised O(1)."""
-        if len(self.heap) > 2 * self.blocks + _SPARE:
-            self.heap = [pair for pair in self.heap if pair[1].alive]
-            heapq.heapify(self.heap)
+_LaneKey = tuple[int, tuple[int, ...]]  # size, kind
 
 
 class ScopedPolicy(Generic[K]):
@@ -85,13 +44,14 @@ class ScopedPolicy(Generic[K]):
     when more than one block is asked for; a single block that may go never is.
     """
 
-    def __init__(self, shares: Shares) -> None:
+    def __init__(self, shares: Shares, order: Order[K] | None = None) -> None:
         self.shares = shares
-        self._nodes: dict[K, _Node[K]] = {}
+        self._order: Order[K] = order or GreedyDual()
+        self._nodes: dict[K, Node[K]] = {}
         self._children: dict[K, int] = {}  # cached children, also of keys that are not cached
-        self._lanes: dict[bytes, dict[int, _Lane[K]]] = {}
-        self._clocks: dict[bytes, float] = {}
-        self._young: dict[K, _Node[K]] = {}  # leaves since the last search: most become inner
+        self._lanes: dict[bytes, dict[_LaneKey, Lane[K]]] = {}
+        self._stamps = itertools.count(1)
+        self._young: dict[K, Node[K]] = {}  # leaves since the last search: most become inner
         self._ledger = Ledger(shares.capacity_bytes)
         self._offered: set[K] = set()  # the last victims: their removal is an eviction
         self._serial = 0
@@ -100,43 +60,46 @@ class ScopedPolicy(Generic[K]):
         if key in self._nodes or key == entry.parent:
             raise Misuse("the block is cached already, or its own parent; touch it instead")
         self._serial += 1
-        node = _Node(key, entry, self._clocks.get(entry.account, 0.0), self._serial)
+        node = Node(key, entry, self._serial)
+        parent = None if entry.parent is None else self._nodes.get(entry.parent)
+        self._order.insert(node, parent)
         self._nodes[key] = node
-        lane = self._lanes.setdefault(entry.account, {}).setdefault(entry.size_bytes, _Lane())
-        lane.blocks += 1
+        self._lane_of(node).blocks += 1
         self._ledger.add(entry.account, entry.size_bytes)
         if entry.parent is not None:
             self._children[entry.parent] = self._children.get(entry.parent, 0) + 1
-            if parent := self._young.pop(entry.parent, None):
-                parent.queued = False
+            if parent is not None and parent.young:
+                del self._young[entry.parent]
+                parent.young = False
         self._enqueue(node)
 
     def touch(self, key: K) -> None:
         node = self._nodes.get(key)
         if node is not None:
             node.uses = min(node.uses + 1, USES_MAX)
-            node.priority = self._clocks.get(node.account, 0.0) + node.uses * node.rate
+            before = node.size_bytes, node.kind
+            self._order.touch(node)
+            if node.kind != before[1]:
+                self._leave(node, before)
+                self._lane_of(node).blocks += 1
+                node.stamp = 0
+                self._enqueue(node)
             self._ledger.use(node.account)
 
     def remove(self, key: K) -> None:
         node = self._nodes.pop(key, None)
         if node is None:
             return
-        node.alive = False
+        node.alive, node.stamp = False, 0
         self._young.pop(key, None)
         if key in self._offered:
             self._offered.discard(key)
-            self._clocks[node.account] = max(self._clocks.get(node.account, 0.0), node.priority)
+            self._order.evicted(node)
         self._ledger.take(node.account, node.size_bytes)
-        lanes = self._lanes[node.account]
-        lane = lanes[node.size_bytes]
-        lane.blocks -= 1
-        lane.tidy()
-        if not lane.blocks:
-            del lanes[node.size_bytes]
-        if not lanes:  # an account that comes back starts anew, beside others who do
+        self._leave(node, (node.size_bytes, node.kind))
+        if not self._lanes[node.account]:
             del self._lanes[node.account]
-            self._clocks.pop(node.account, None)
+            self._order.emptied(node.account)
         if node.parent is not None:
             left = self._children[node.parent] - 1
             if left:
@@ -157,14 +120,32 @@ class ScopedPolicy(Generic[K]):
             node.pins -= 1
             self._enqueue(node)
 
-    def _enqueue(self, node: _Node[K]) -> None:
-        if not (node.queued or node.pins or self._children.get(node.key)):
-            node.queued = True
+    def _lane_of(self, node: Node[K]) -> Lane[K]:
+        lanes = self._lanes.setdefault(node.account, {})
+        name = node.size_bytes, node.kind
+        lane = lanes.get(name)
+        if lane is None:
+            lane = lanes[name] = Lane(self._order, self._stamps)
+        return lane
+
+    def _leave(self, node: Node[K], name: _LaneKey) -> None:
+        """Count a block out of its lane."""
+        lanes = self._lanes[node.account]
+        lane = lanes[name]
+        lane.blocks -= 1
+        lane.tidy()
+        if not lane.blocks:
+            del lanes[name]
+
+    def _enqueue(self, node: Node[K]) -> None:
+        if not (node.stamp or node.young or node.pins or self._children.get(node.key)):
+            node.young = True
             self._young[node.key] = node
 
     def _queue_young(self) -> None:
         for node in self._young.values():
-            self._lanes[node.account][node.size_bytes].push(node)
+            node.young = False
+            self._lane_of(node).push(node)
         self._young.clear()
 
     def victims(
@@ -213,10 +194,11 @@ class _Plan(Generic[K]):
         self._guarantee = policy.shares.guarantee_bytes(policy._ledger.accounts_for(account))
         self._idle = [name for name in policy._ledger.idle(self._guarantee) if name != account]
         self._gone: dict[K, int] = {}  # children that would be gone
-        self._popped: list[_Node[K]] = []
+        self._popped: list[Node[K]] = []
+        self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # as far as looked at
         self.taken: dict[K, None] = {}
 
-    def choose(self) -> _Node[K] | None:
+    def choose(self) -> Node[K] | None:
         """The next block to go, or None."""
         for idle in self._idle:
             if node := self._first(idle):
@@ -234,40 +216,42 @@ class _Plan(Generic[K]):
                 break
         return own
 
-    def _first(self, name: bytes) -> _Node[K] | None:
+    def _first(self, name: bytes) -> Node[K] | None:
         """The account's first block to go that it may lose to the asking one."""
         slack = self._draft.used_bytes(name)
         if name != self._account:
             slack -= self._guarantee
-        found: _Node[K] | None = None
-        for size, lane in self._policy._lanes.get(name, {}).items():
-            if size <= slack and (node := self._settle(lane.heap)) is not None:
-                found = node if found is None else min(found, node, key=lambda each: each.rank())
-        return found
+        best: tuple[Rank, Node[K]] | None = None
+        heads = self._heads
+        for (size, _), lane in self._policy._lanes.get(name, {}).items():
+            if size > slack:
+                continue
+            if lane not in heads:
+                node = self._settle(lane)
+                heads[lane] = None if node is None else (self._policy._order.value(node), node)
+            head = heads[lane]
+            if head is not None and (best is None or head[0] < best[0]):
+                best = head
+        return None if best is None else best[1]
 
-    def _settle(self, heap: _Queue[K]) -> _Node[K] | None:
-        """Put the head of a heap right; return it, without taking it."""
+    def _settle(self, lane: Lane[K]) -> Node[K] | None:
+        """The head of a lane that may go; it stays in its place."""
         children = self._policy._children
-        while heap:
-            rank, node = heap[0]
-            key = node.key
-            if not node.alive or node.pins or children.get(key, 0) > self._gone.get(key, 0):
-                heapq.heappop(heap)
-                node.queued = False
-            elif key in self._protected:
-                heapq.heappop(heap)
-                self._popped.append(node)
-            elif rank != node.rank():
-                heapq.heapreplace(heap, (node.rank(), node))
+        while (node := lane.head()) is not None:
+            if node.pins or children.get(node.key, 0) > self._gone.get(node.key, 0):
+                lane.pop()
+            elif node.key in self._protected:
+                self._popped.append(lane.pop())
             else:
                 return node
         return None
 
-    def take(self, node: _Node[K]) -> None:
+    def take(self, node: Node[K]) -> None:
         """Count the block as gone; its parent may be next."""
-        lane = self._policy._lanes[node.account][node.size_bytes]
-        heapq.heappop(lane.heap)  # it is the head: `choose` has just looked at it
-        self._popped.append(node)
+        # It is the head of its lane: `choose` has just looked at it.
+        lane = self._policy._lane_of(node)
+        del self._heads[lane]
+        self._popped.append(lane.pop())
         self.taken[node.key] = None
         self._draft.take(node.account, node.size_bytes)
         self._draft.offer(node.account)
@@ -278,12 +262,14 @@ class _Plan(Generic[K]):
         if parent is None or parent.pins or parent.key in self._protected:
             return
         if self._gone[node.parent] == self._policy._children[node.parent]:
-            if not parent.queued:
-                self._policy._lanes[parent.account][parent.size_bytes].push(parent)
+            lane = self._policy._lane_of(parent)
+            self._heads.pop(lane, None)
+            if not parent.stamp:
+                lane.push(parent)
             self._draft.offer(parent.account)  # it may have had nothing to give before
 
     def close(self) -> None:
         """Put every heap back as it was."""
         self._draft.close()
         for node in self._popped:
-            self._policy._lanes[node.account][node.size_bytes].push(node)
+            self._policy._lane_of(node).push(node)

@@ -2,8 +2,10 @@
 
     short hash ──▶ mask of bits, one bit for each (instance, medium) that holds the block
 
-    locate(chain)    bits of the wanted engines AND mask of block 0, 1, 2, ...   a prefix ends
-                     where its bit is missing; there its host memory takes over
+    locate(chain)    masks of blocks 0, 1, 2, ... as stretches of equal ones; for each instance,
+                     engine memory ends where its bit is missing, there host memory takes over,
+                     then the nearest tier that has the block
+    shared store     a place of every instance that shares it, whoever of them put the block there
 
 A block is found by its scoped hash alone, so a look-up takes a chain that only a caller with every
 scope in it can make (L4). To forget an instance or a medium takes a fresh bit and drops the old one
@@ -16,11 +18,12 @@ so that an instance looks emptier than it is, never fuller, and `partial` says s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby, islice, repeat, takewhile
 from typing import NamedTuple
 
 from scopekv.core.block_table import SLICE, BlockTable
-from scopekv.core.events import Medium
+from scopekv.core.events import Medium, OuterTiers
 from scopekv.errors import Misuse
 
 __all__ = ["SLICE", "Load", "LocationIndex", "Reach"]
@@ -32,14 +35,14 @@ BYTES_MAX = 256 << 20
 
 
 class Reach(NamedTuple):
-    """How many leading blocks of a chain an instance has, counted from the first.
+    """How many leading blocks of a chain an instance has in memory, and what its tiers have next.
 
-    Up to `engine` in engine memory; on to `host` in host memory; on to `outer` in a tier.
+    Up to `engine` in engine memory; on to `host` in host memory; then runs of so many chunks.
     """
 
     engine: int
     host: int
-    outer: int
+    tiers: tuple[tuple[Medium, int], ...] = ()
 
 
 class LocationIndex:
@@ -51,6 +54,7 @@ class LocationIndex:
         self.left_out = 0  # additions that found no room
         self._table = BlockTable(bytes_max // BLOCK_BYTES)
         self._bits: dict[str, list[int]] = {}
+        self._tiers: dict[str, OuterTiers] = {}
         self._partial: set[str] = set()
 
     @property
@@ -82,8 +86,16 @@ class LocationIndex:
             self.clear(name, medium)
         self._partial.discard(name)
 
+    def told(self, name: str, tiers: OuterTiers | None) -> None:
+        """Which tiers the instance has, and with whom it shares them. None: no host memory."""
+        if tiers is None:
+            self._tiers.pop(name, None)
+        else:
+            self._tiers[name] = tiers
+
     def leave(self, name: str) -> None:
         """Forget the instance altogether."""
+        self._tiers.pop(name, None)
         for bit in self._bits.pop(name, ()):
             self._table.retire(bit)
         self._partial.discard(name)
@@ -129,56 +141,57 @@ class LocationIndex:
 
     # --- looking --------------------------------------------------------------------------------
 
-    def locate(self, chain: Sequence[int], names: Iterable[str]) -> dict[str, Reach]:
+    def locate(
+        self, chain: Sequence[int], names: Iterable[str], block_tokens: int
+    ) -> dict[str, Reach]:
         """How far each of these instances has this chain of short hashes.
 
         As vLLM reads: engine memory up to the first block that is missing there, host memory from
-        that block on, tiers from the first that host memory lacks. Cost: a dictionary look-up a
-        block up to the longest reach.
+        that block on, tiers from the first chunk that host memory lacks. `block_tokens`: of a
+        block. Cost: a dictionary look-up a block; for each instance, its chunks beyond the engine.
         """
-        owners: dict[int, tuple[str, Medium]] = {}
-        ends: dict[str, list[int]] = {}
-        wanted = 0
-        for name in names:
-            bits = self._bits[name]
-            owners.update((bit, (name, medium)) for bit, medium in zip(bits, Medium, strict=True))
-            ends[name] = [len(chain)] * len(Medium)
-            wanted |= bits[Medium.ENGINE]
-        get = self._table.look_up
-        for index, block_hash in enumerate(chain):
-            mask = get(block_hash, 0)
+        wanted = tuple(names)
+        masks = list(map(self._table.look_up, chain, repeat(0)))
+        engines, distinct, stores = self._engine_ends(masks, wanted), set(masks), self._stores()
+        found = {}
+        for name in wanted:
+            engine, tiers, bits = engines[name], self._tiers.get(name), self._bits[name]
+            nearest = tiers.nearest if tiers is not None else ()
+            size = max(1, tiers.chunk_tokens // block_tokens) if tiers is not None else 1
+            chunks = masks[size - 1 :: size]
+            first = engine // size
+            in_host = {mask for mask in distinct if mask & bits[Medium.HOST]}
+            at = first + len(list(takewhile(in_host.__contains__, islice(chunks, first, None))))
+            places = [(one.medium, stores.get(one.store, bits[one.medium])) for one in nearest]
+            runs = _runs(chunks[at:], places, distinct) if places else ()
+            found[name] = Reach(engine, max(engine, at * size), runs)
+        return found
+
+    def _engine_ends(self, masks: Sequence[int], names: Sequence[str]) -> dict[str, int]:
+        """Where engine memory ends: all instances at once, while any has the next block."""
+        owners = {self._bits[name][Medium.ENGINE]: name for name in names}
+        ends = dict.fromkeys(names, len(masks))
+        wanted = sum(owners)
+        for index, mask in enumerate(masks):
             if mask & wanted != wanted:
-                wanted = self._handed_on(mask, wanted, index, owners, ends)
+                missing = wanted & ~mask
+                wanted ^= missing
+                while missing:
+                    bit = missing & -missing
+                    missing ^= bit
+                    ends[owners[bit]] = index
                 if not wanted:
                     break
-        return {name: Reach(*found) for name, found in ends.items()}
+        return ends
 
-    def _handed_on(
-        self,
-        mask: int,
-        wanted: int,
-        index: int,
-        owners: dict[int, tuple[str, Medium]],
-        ends: dict[str, list[int]],
-    ) -> int:
-        """Where a medium lacks block `index`, the next one that has it takes over."""
-        missing = wanted & ~mask
-        while missing:
-            bit = missing & -missing
-            missing ^= bit
-            name, medium = owners[bit]
-            bits = self._bits[name]
-            if medium is Medium.OUTER and mask & bits[Medium.HOST]:
-                continue  # a tier's run may take blocks from host memory
-            wanted ^= bit
-            for later in Medium:
-                if later < medium:
-                    continue
-                if later > medium and mask & bits[later]:
-                    wanted |= bits[later]
-                    break
-                ends[name][later] = index
-        return wanted
+    def _stores(self) -> dict[bytes, int]:
+        """The bits of all who share a store, by store."""
+        bits: dict[bytes, int] = {}
+        for name, tiers in self._tiers.items():
+            for tier in tiers.nearest:
+                if tier.store:
+                    bits[tier.store] = bits.get(tier.store, 0) | self._bits[name][tier.medium]
+        return bits
 
     def contents(self, name: str, medium: Medium) -> Counter[int]:
         """All blocks of a medium with how often each is held. Cost: a pass over the index."""
@@ -187,6 +200,19 @@ class LocationIndex:
     def tidy(self) -> bool:
         """Drop a slice of what was forgotten; return whether more is left."""
         return self._table.tidy()
+
+
+def _runs(
+    chunks: Sequence[int], places: Sequence[tuple[Medium, int]], distinct: Collection[int]
+) -> tuple[tuple[Medium, int], ...]:
+    """Each chunk comes from the first place that has it; the first that none has ends it."""
+    nearest = {mask: next((one for one, bits in places if mask & bits), None) for mask in distinct}
+    runs = []
+    for medium, same in groupby(map(nearest.__getitem__, chunks)):
+        if medium is None:
+            break
+        runs.append((medium, len(list(same))))
+    return tuple(runs)
 
 
 class Load:

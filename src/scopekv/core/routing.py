@@ -29,27 +29,32 @@ CROWD_SHARE = 1.2  # above that: times the mean of the candidates; two instances
 
 @dataclass(frozen=True, slots=True)
 class CachedThere:
-    """What an instance has of a prompt: leading tokens in memory, then runs in its tiers."""
+    """What an instance has of a prompt: leading tokens in memory, then runs in its tiers.
+
+    `chunk_tokens`, `chunk_bytes`: of what those runs count.
+    """
 
     tokens: int
     runs: tuple[Run, ...] = ()
+    chunk_tokens: int = 1
+    chunk_bytes: int = 1
 
     def __post_init__(self) -> None:
-        if self.tokens < 0:
-            raise Misuse("an instance has from 0 tokens of a prompt")
+        if self.tokens < 0 or self.chunk_tokens < 1 or self.chunk_bytes < 1:
+            raise Misuse("an instance has from 0 tokens of a prompt, in chunks of tokens and bytes")
 
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be placed. `block_bytes`: of keys and values, needed where tiers count."""
-
-    total_tokens: int
-    block_tokens: int = 32
-    block_bytes: int = 1
-
-    def __post_init__(self) -> None:
-        if self.total_tokens < 1:
-            raise Misuse("a request has at least one token")
+    def with_coming(self, tokens: int) -> CachedThere:
+        """The same once so many leading tokens are in memory as well."""
+        skipped = max(0, tokens - self.tokens) // self.chunk_tokens
+        runs = []
+        for run in self.runs:
+            left = max(0, run.blocks - skipped)
+            skipped -= run.blocks - left
+            if left:
+                runs.append(Run(run.speed, left))
+        return CachedThere(
+            max(tokens, self.tokens), tuple(runs), self.chunk_tokens, self.chunk_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +102,21 @@ class _Cost:
 
 
 def choose(
-    candidates: Sequence[Candidate], wanted: Wanted, tie: float, *, retry: bool = False
+    candidates: Sequence[Candidate], total_tokens: int, tie: float, *, retry: bool = False
 ) -> Choice:
     """Return where to send a request. Pure: the same arguments give the same choice.
 
-    `tie`: from dice, in [0, 1); decides between equals alone. `retry`: another instance failed.
+    `total_tokens`: of its prompt. `tie`: from dice, in [0, 1); decides between equals alone.
+    `retry`: another instance failed.
     Raises `Misuse` without candidates. Cost: O(candidates), and O(runs) for each with tiers.
     """
     if not candidates:
         raise Misuse("there is no candidate to choose from")
+    if total_tokens < 1:
+        raise Misuse("a request has at least one token")
     if not 0 <= tie < 1:
         raise Misuse("a tie is decided by a number in [0, 1)")
-    costs = [_cost(candidate, wanted) for candidate in candidates]
+    costs = [_cost(candidate, total_tokens) for candidate in candidates]
     if len(costs) == 1:
         return costs[0].choice(RouteReason.RETRY if retry else RouteReason.ONLY_CANDIDATE)
     soonest = min(costs, key=lambda cost: cost.expected)
@@ -126,19 +134,20 @@ def choose(
     return chosen.choice(_reason(chosen, costs, equals))
 
 
-def _cost(candidate: Candidate, wanted: Wanted) -> _Cost:
+def _cost(candidate: Candidate, total: int) -> _Cost:
     """The last token is always computed, so there is prefill for what is cached whole, too."""
-    total, queue, curve = wanted.total_tokens, candidate.queue_seconds, candidate.curve
+    queue, curve = candidate.queue_seconds, candidate.curve
     there = candidate.cached or CachedThere(0)
     cached = min(there.tokens, total - 1)
     prefill = curve.seconds(cached, total)
     if not there.runs:
         return _Cost(candidate, queue + prefill, prefill, cached, fetches=False)
-    demand = Demand(total, cached, wanted.block_tokens, wanted.block_bytes, queue)
+    demand = Demand(total, cached, there.chunk_tokens, there.chunk_bytes, queue)
     plan = decide(demand, there.runs, curve)
+    fetches = plan.gain_seconds > 0  # a try of an unknown speed promises nothing
     left = min(prefill, plan.expected_seconds - queue)
-    reached = min(demand.after(plan.blocks), total - 1)
-    return _Cost(candidate, plan.expected_seconds, left, reached, fetches=plan.blocks > 0)
+    reached = min(demand.after(plan.blocks), total - 1) if fetches else cached
+    return _Cost(candidate, plan.expected_seconds, left, reached, fetches)
 
 
 def _not_crowded(costs: Sequence[_Cost]) -> Sequence[_Cost]:

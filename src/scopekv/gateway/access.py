@@ -92,12 +92,20 @@ class Access:
             epoch = await self._kept(self._epochs, owner, lambda: self._registry.epoch(owner))
         return epoch
 
-    async def audit(self, principal: Principal, action: str, resource: str, reason: str) -> None:
-        """Append what a principal tried and was refused."""
+    async def audit(
+        self,
+        principal: Principal,
+        action: str,
+        resource: str,
+        reason: str,
+        *,
+        outcome: str = "denied",
+    ) -> None:
+        """Append what a principal tried, and what came of it."""
         actor = f"{principal.org}/{principal.name}"
         await asyncio.to_thread(
             lambda: self._registry.audit(
-                actor=actor, action=action, resource=resource, outcome="denied", reason=reason
+                actor=actor, action=action, resource=resource, outcome=outcome, reason=reason
             )
         )
 

@@ -34,6 +34,7 @@ from scopekv.gateway.leases_http import LEASES_PATH, Leases
 from scopekv.gateway.locating import IndexLocator
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.permits import Issuer
+from scopekv.gateway.probes import Probes
 from scopekv.gateway.reading import Reader
 from scopekv.gateway.recording import Recorder
 from scopekv.gateway.relay import Relay
@@ -92,12 +93,14 @@ class Gateway:
         self.locator = IndexLocator(self.fleet, issuer)
         self.router = Router(self.fleet, self.metrics, settings.routing.in_flight_max, self.locator)
         self.room = WaitingRoom(self.fleet, settings.routing)
-        reader = Reader(self.access)
+        self.probes = Probes(self.access, self.metrics, settings.probes)
+        reader = Reader(self.access, self.probes)
         recents = Recents()
         self.recorder = Recorder(world.tallies)
         explainer = Explainer(self.access, self.router, recents, settings.retention)
         relay = Relay(
-            *(self.access, reader, issuer, self.notes, self.fleet, self.router, self.room),
+            *(self.access, reader, self.probes, issuer, self.notes),
+            *(self.fleet, self.router, self.room),
             metrics=self.metrics,
             recents=recents,
             recorder=self.recorder,
@@ -145,6 +148,7 @@ class Gateway:
     async def stop(self) -> None:
         """Answer what is under way, then end everything that was started."""
         await self._server.close(grace_seconds=self._settings.stop_seconds_max)
+        await self.probes.stop()
         await self.discovery.stop()
         await self.warmer.stop()
         await self.expirer.stop()

@@ -16,9 +16,10 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from scopekv.compose import KVEventSubscriber
-from scopekv.core.events import Batch, Snapshot, decode_snapshot
+from scopekv.core.events import Batch, OuterTiers, Snapshot, decode_snapshot
+from scopekv.core.fetching import Run
 from scopekv.core.following import Doubt, Follower
-from scopekv.core.locations import BYTES_MAX, LocationIndex
+from scopekv.core.locations import BYTES_MAX, LocationIndex, Reach
 from scopekv.core.prefixes import Mark
 from scopekv.core.routing import CachedThere
 from scopekv.errors import ConfigError, Misuse, ScopeKVError, Unavailable
@@ -38,7 +39,8 @@ class Feed:
     """One instance as followed: its subscriber, its follower, how it hashes."""
 
     def __init__(self, index: LocationIndex, instance: Instance, endpoint: str | None) -> None:
-        self.instance = instance
+        self.instance, self._index = instance, index
+        self._tiers: OuterTiers | None = None
         self.name = instance.address.name
         self.follower = Follower(index, self.name)
         self.hashing: Hashing | None = None
@@ -136,9 +138,21 @@ class Feed:
         if answer.status != 200:
             raise Unavailable(f"the engine answered /v1/scopekv/snapshot with {answer.status}")
         try:
-            return decode_snapshot(content)
+            told = decode_snapshot(content)
         except Misuse as error:
             raise Unavailable(f"the engine's snapshot is not one: {error}") from error
+        self._tiers = told.tiers
+        self._index.told(self.name, told.tiers)
+        return told
+
+    def there(self, reach: Reach, block_tokens: int) -> CachedThere:
+        """What a reach is worth here: tokens in memory, runs at the speeds last told."""
+        tokens, tiers = reach.host * block_tokens, self._tiers
+        if tiers is None:
+            return CachedThere(tokens)
+        speeds = {tier.medium: tier.speed for tier in tiers.nearest}
+        runs = tuple(Run(speeds[medium], chunks) for medium, chunks in reach.tiers)
+        return CachedThere(tokens, runs, tiers.chunk_tokens, tiers.chunk_bytes)
 
 
 class IndexLocator:
@@ -196,8 +210,9 @@ class IndexLocator:
                 found[name] = None
         for hashing, names in groups.items():
             chain = self._hashes.chain(asked, hashing)
-            for name, reach in self.index.locate(chain, names).items():
-                found[name] = CachedThere(reach.host * hashing.block_size)
+            size = hashing.block_size
+            for name, reach in self.index.locate(chain, names, size).items():
+                found[name] = self.feeds[name].there(reach, size)
         return found
 
     def sent(self, marked: Sequence[Mark], instance: Instance) -> None:

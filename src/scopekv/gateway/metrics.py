@@ -29,6 +29,7 @@ class Metrics:
             "requests_counted", "Answered requests whose usage was read."
         )
         self._engine_errors = self._counter("engine_errors", "Failed calls to engines.", "kind")
+        self._probes = self._counter("probe_alarms", "Callers that probed others' prompts.", "kind")
         routes = self._counter("routes", "Requests placed, by reason.", "reason")
         self._routes = {reason: routes.labels(reason.value) for reason in RouteReason}
         self.own_seconds = Histogram(
@@ -59,6 +60,10 @@ class Metrics:
 
     def engine_error(self, kind: str) -> None:
         self._engine_errors.labels(kind).inc()
+
+    def probed(self, kind: str) -> None:
+        """Count one alarm; `kind` is a `ProbeKind`."""
+        self._probes.labels(kind).inc()
 
     def routed(self, reason: RouteReason) -> None:
         """Count one choice of an instance. A request that is tried again is counted again."""

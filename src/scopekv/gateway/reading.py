@@ -15,6 +15,7 @@ from scopekv.gateway.bodies import read_body, sequences
 from scopekv.gateway.http.messages import Headers, Request
 from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.passing import CLAIMS, to_pass
+from scopekv.gateway.probes import Probes
 from scopekv.gateway.prompts import (
     Caller,
     ModelText,
@@ -48,8 +49,8 @@ class Job:
 class Reader:
     """Reads requests for one gateway; forwards nothing."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, access: Access, probes: Probes) -> None:
+        self._access, self._probes = access, probes
         self._noted: dict[tuple[str, bytes], bytes] = {}
 
     async def job(self, request: Request, began: float, api: Api | None = None) -> Job:
@@ -58,7 +59,7 @@ class Reader:
         api = api or APIS[request.path]
         body = api.check(read_body(request.body))
         await self._note_claims(principal, request)
-        caller = await self._access.caller(principal, request, body)
+        caller = self._probes.held(await self._access.caller(principal, request, body))
         detail = request.header(b"x-scopekv-detail") == b"1"
         large = len(request.body) > LARGE_BYTES
         headers = to_pass(request)

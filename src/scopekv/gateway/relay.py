@@ -21,6 +21,7 @@ from scopekv.gateway.instances import Fleet, Instance, Isolation
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.passing import Passing, Told, pass_error
 from scopekv.gateway.permits import Issuer
+from scopekv.gateway.probes import Probes
 from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.reading import Job, Reader
 from scopekv.gateway.recording import Recorder
@@ -59,6 +60,7 @@ class Relay:
         self,
         access: Access,
         reader: Reader,
+        probes: Probes,
         issuer: Issuer,
         notes: ScopeNotes,
         fleet: Fleet,
@@ -69,6 +71,7 @@ class Relay:
         recorder: Recorder,
     ) -> None:
         self._access, self._reader, self._issuer, self._notes = access, reader, issuer, notes
+        self._probes = probes
         self._fleet, self._router, self._room, self._metrics = fleet, router, room, metrics
         self._recents, self._recorder = recents, recorder
 
@@ -102,6 +105,8 @@ class Relay:
             first = self._router.reader(job.body["model"], tried)
             prompt = await self._reader.prompt(job, first)
             epochs = await self._epochs(prompt)
+            if not tried:
+                self._probes.look(job.caller, prompt)
             route = self._router.route(_asked(job, prompt, epochs), tried)
             try:
                 instance = route.instance

@@ -22,7 +22,7 @@ from scopekv.core.prefixes import (
     marks,
 )
 from scopekv.core.reservations import Outcome, Reservation
-from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, Choice, Wanted, choose
+from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, Choice, choose
 from scopekv.core.segments import Segment
 from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.instances import Fleet, Instance, Isolation
@@ -173,9 +173,8 @@ class Router:
         now = asyncio.get_running_loop().time()
         marked = self._marks(asked) if len(self._fleet.instances) > 1 else ()
         candidates = self._candidates(asked, marked, serving, now)
-        block = serving[0].block_size or 32
-        wanted = Wanted(asked.total_tokens, block)
-        choice = choose(candidates, wanted, self._dice.random(), retry=bool(tried))
+        total, tie = asked.total_tokens, self._dice.random()
+        choice = choose(candidates, total, tie, retry=bool(tried))
         instance = next(i for i in serving if i.address.name == choice.name)
         instance.circuit.begins(now)
         reservation = instance.load.place(
@@ -206,7 +205,7 @@ class Router:
             name = instance.address.name
             there, soon = located.get(name), coming.get(name, 0)
             if there is not None and soon > there.tokens:
-                there = CachedThere(soon)  # it will be there when this one's turn comes
+                there = there.with_coming(soon)  # it will be there when this one's turn comes
             own = there is not None and there.tokens >= hot_end + max(MARK_TOKENS, hot_end // 8)
             found.append(_candidate(instance, there, 0 if own else crowds.get(name, 0), now))
         return found

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
 from scopekv.compose import VaultSettings
+from scopekv.core.probing import ProbeLimits
 from scopekv.core.scopes import ScopeKind
-from scopekv.errors import ConfigError
+from scopekv.errors import ConfigError, Misuse
 from scopekv.gateway.discovery import Source
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.store.scope_keys import Retention
@@ -40,6 +42,29 @@ class RoutingSettings:
             raise ConfigError("[routing] resolve_seconds takes 0.1 to 3600")
 
 
+class ProbeAction(StrEnum):
+    """What follows when a caller probes others' prompts."""
+
+    OFF = "off"
+    ALARM = "alarm"  # an entry in the audit log
+    NARROW = "narrow"  # the same, and the caller shares with nobody for a while
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """See `core.probing`. `narrow_seconds`: how long a prober shares with nobody else."""
+
+    action: ProbeAction = ProbeAction.ALARM
+    limits: ProbeLimits = field(default_factory=ProbeLimits)
+    narrow_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.narrow_seconds <= 30 * 86_400:
+            raise ConfigError(
+                f"[probes] narrow_seconds is {self.narrow_seconds}; it takes 1 to 2592000"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """`registry`: a database URL, empty for the file in the data directory.
@@ -60,6 +85,7 @@ class GatewaySettings:
     vault: VaultSettings | None = None
     routing: RoutingSettings = field(default_factory=RoutingSettings)
     sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
+    probes: ProbeSettings = field(default_factory=ProbeSettings)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -96,6 +122,14 @@ class _Routing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     resolve_seconds: float = RoutingSettings().resolve_seconds
 
 
+class _Probes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    action: ProbeAction = ProbeSettings().action
+    points_max: int = ProbeLimits().points_max
+    siblings_max: int = ProbeLimits().siblings_max
+    window_seconds: float = ProbeLimits().window_seconds
+    narrow_seconds: float = ProbeSettings().narrow_seconds
+
+
 class _Vault(msgspec.Struct, forbid_unknown_fields=True):
     address: str
     key: str = "scopekv"
@@ -118,6 +152,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     retention: dict[ScopeKind, int] = {}
     vault: _Vault | None = None
     routing: _Routing = _Routing()
+    probes: _Probes = _Probes()
 
 
 def read_settings(path: Path) -> GatewaySettings:
@@ -131,13 +166,19 @@ def read_settings(path: Path) -> GatewaySettings:
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
     instances, sources = _instances(content.instances)
-    built = ("instances", "retention", "vault", "routing")
+    built = ("instances", "retention", "vault", "routing", "probes")
     rest = {name: getattr(content, name) for name in _File.__struct_fields__ if name not in built}
     retention = Retention(**{kind.value: seconds for kind, seconds in content.retention.items()})
     vault = _vault(content.vault, path.parent)
     routing = RoutingSettings(**msgspec.structs.asdict(content.routing))
     return GatewaySettings(
-        instances, **rest, retention=retention, vault=vault, routing=routing, sources=sources
+        instances,
+        **rest,
+        retention=retention,
+        vault=vault,
+        routing=routing,
+        sources=sources,
+        probes=_probes(content.probes),
     )
 
 
@@ -152,6 +193,14 @@ def _instances(
         tuple(InstanceAddress(i.name, i.url, i.api_key) for i in given if i.url),
         tuple(Source(i.name, i.dns, i.kubernetes, i.api_key) for i in given if not i.url),
     )
+
+
+def _probes(content: _Probes) -> ProbeSettings:
+    try:
+        limits = ProbeLimits(content.points_max, content.siblings_max, content.window_seconds)
+    except Misuse as error:
+        raise ConfigError(f"[probes] {error}") from error
+    return ProbeSettings(content.action, limits, content.narrow_seconds)
 
 
 def _vault(content: _Vault | None, folder: Path) -> VaultSettings | None:

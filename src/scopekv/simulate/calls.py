@@ -31,10 +31,10 @@ class OwnCalls:
         if path == "/v1/scopekv/forget":
             return self._forget(body["media"], body.get("read"), body.get("seconds", 60))
         if path == "/v1/scopekv/tiers":
-            if self.behaviour.tiers_told is not None:
-                return {"tiers": self.behaviour.tiers_told, "pending": 0}
-            none = {"tiers": {}, "pending": 0}
-            return self.tiers.report() if self.tiers is not None else none
+            told = self.behaviour.tiers_told
+            if told is None and self.tiers is not None:
+                return self.tiers.report()
+            return {"tiers": told or {}, "fetch": {}, "pending": 0}
         if path == "/v1/scopekv/status":
             return plugin.status() | {"max_model_len": self.model.max_model_len}
         if path == "/v1/scopekv/template":
@@ -59,9 +59,10 @@ class OwnCalls:
         if self.behaviour.purges_busy > 0:
             self.behaviour.purges_busy -= 1
             return {"lines": [_line("engine", busy=1)]}
+        hashes = self.plugin.blocks.tagged(tags)
         lines = [_line("engine", removed=self.plugin.purge(tags))]
         if self.tiers is not None:
-            lines += self.tiers.purge(tags)
+            lines += self.tiers.purge(tags, hashes)
         if self.behaviour.purge_error is not None:
             lines.append(_line("directory", error=self.behaviour.purge_error))
         return {"lines": lines}

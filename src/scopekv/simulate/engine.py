@@ -19,6 +19,7 @@ import msgspec
 from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.backlogs import HEADER, Backlogs
 from scopekv.core.blocks import Namespace
+from scopekv.core.events import Medium
 from scopekv.errors import Misuse, NotFound, Refused, TooLarge
 from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.chat import CHAT_API
@@ -57,7 +58,6 @@ class SimulatedEngine:
         instance_group: str = "default",
         block_size: int = 32,
         blocks_max: int = 4096,
-        tiers: SimulatedTiers | None = None,
         events_endpoint: str | None = None,
         adapters: tuple[str, ...] = (),
     ) -> None:
@@ -65,7 +65,7 @@ class SimulatedEngine:
         self.cache = PrefixCache(block_size=block_size, blocks_max=blocks_max)
         self.behaviour, self.seen = Behaviour(), Seen()
         self.plugin: SimulatedPlugin | None = None
-        self.tiers = tiers
+        self.tiers: SimulatedTiers | None = None
         self.events_endpoint = events_endpoint
         if keys_path is not None:
             namespace = _namespace(model, block_size)
@@ -79,6 +79,14 @@ class SimulatedEngine:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
+
+    def put_behind(self, tiers: SimulatedTiers) -> None:
+        """Give the engine its tiers, before it starts. They are announced with its events."""
+        self.tiers = tiers
+        if self.plugin is not None:
+            self.plugin.bus.watch(tiers.host, Medium.HOST)
+            for tier in tiers.tiers:
+                self.plugin.bus.watch_tier(tier.residents, tier.place().medium)
 
     async def start(self) -> Self:
         """Listen: on any free port at first, on the same one after a `stop`."""
@@ -135,7 +143,9 @@ class SimulatedEngine:
             await self._complete(request, reply, sender)
             return
         if request.path == "/v1/scopekv/snapshot" and self.plugin is not None:
-            packed = self.plugin.snapshot(blocks="blocks=false" not in request.query)
+            outer = self.tiers.places(self.cache.block_size) if self.tiers is not None else None
+            wanted = "blocks=false" not in request.query
+            packed = self.plugin.snapshot(blocks=wanted, tiers=outer)
             reply.send(200, _PACKED, packed)
             return
         if request.path == "/metrics":

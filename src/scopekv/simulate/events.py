@@ -10,12 +10,21 @@ from functools import partial
 import msgspec
 import zmq
 
-from scopekv.core.block_hashes import pack, short
-from scopekv.core.events import Cleared, Event, Medium, Removed, Stored, encode_snapshot
+from scopekv.core.block_hashes import short
+from scopekv.core.events import (
+    Cleared,
+    Event,
+    Medium,
+    OuterTiers,
+    Removed,
+    Snapshot,
+    Stored,
+    encode_snapshot,
+)
 from scopekv.simulate.prefix_cache import BlockHash, PrefixCache
+from scopekv.store.residents import Residents
 
 Deliver = Callable[[int, bytes], None]  # a batch's number and payload
-NAMES = {Medium.ENGINE: "GPU", Medium.HOST: "CPU", Medium.OUTER: "STORAGE"}
 BLOCK_TOKENS = 32
 
 
@@ -27,7 +36,7 @@ def encode_batch(sent: float, events: Sequence[Event]) -> bytes:
 def _wire(event: Event) -> dict[str, object]:
     if isinstance(event, Cleared):
         return {"type": "AllBlocksCleared"}
-    hashes, medium = list(event.hashes), NAMES[event.medium]
+    hashes, medium = list(event.hashes), event.medium.wire
     if isinstance(event, Removed):
         removed = {"type": "BlockRemoved", "block_hashes": hashes, "medium": medium}
         return removed | {"group_idx": 0}
@@ -58,12 +67,17 @@ class EventBus:
         self._clock = clock
         self._waiting: list[Event] = []
         self._caches: dict[Medium, PrefixCache] = {}
+        self._outer: dict[Medium, Residents] = {}
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
 
     def watch(self, cache: PrefixCache, medium: Medium) -> None:
         """Publish what comes to a cache and leaves it."""
         self._caches[medium] = cache
         cache.told = partial(self._told, medium)
+
+    def watch_tier(self, residents: Residents, medium: Medium) -> None:
+        """Publish, with each step, what came to an outer tier and left it."""
+        self._outer[medium] = residents
 
     def _told(self, medium: Medium, block_hash: BlockHash, came: bool) -> None:
         last = self._waiting[-1] if self._waiting else None
@@ -82,6 +96,10 @@ class EventBus:
 
     def flush(self) -> None:
         """End a step: publish what waits."""
+        for medium, residents in self._outer.items():
+            came, left = residents.changes()
+            self._waiting += [Stored(medium, came)] if came else []
+            self._waiting += [Removed(medium, left)] if left else []
         if not self._waiting:
             return
         events, self._waiting = self._waiting, []
@@ -90,20 +108,25 @@ class EventBus:
         for deliver in self.deliver:
             deliver(number, payload)
 
-    def snapshot(self, instance: str, *, blocks: bool) -> bytes:
+    def snapshot(self, instance: str, *, blocks: bool, tiers: OuterTiers | None = None) -> bytes:
         """As the real one: publish what waits, then say what is held."""
         self.flush()
-        media = [
-            (NAMES[medium], pack(short(one) for one in cache.all()))
-            for medium, cache in self._caches.items()
-        ]
+        held: dict[Medium, Sequence[int]] = {
+            medium: [short(one) for one in cache.all()] for medium, cache in self._caches.items()
+        }
+        held |= {medium: residents.told() for medium, residents in self._outer.items()}
         number = self.sequence if self.deliver else None
-        return encode_snapshot(instance, number, self._clock(), media if blocks else None)
+        found = Snapshot(instance, number, self._clock(), held if blocks else None, tiers)
+        return encode_snapshot(found)
 
     def restart(self) -> None:
-        """A new life: numbers start from 0, nothing says so."""
+        """A new life: numbers start from 0, nothing says so. Tiers are listed, as at a start."""
         self.sequence = 0
         self._waiting.clear()
+        for medium, residents in self._outer.items():
+            residents.changes()
+            if hashes := residents.told():
+                self._waiting.append(Stored(medium, hashes))
 
     def listen(self, endpoint: str) -> None:
         """Publish on a socket, as vLLM does."""

@@ -14,7 +14,7 @@ from scopekv.adapters.ed25519 import KeyFile
 from scopekv.core.blocks import FORMAT_VERSION, Namespace
 from scopekv.core.chains import Link, Tag, tag
 from scopekv.core.enforcement import Gate, Verdict, judge
-from scopekv.core.events import Medium
+from scopekv.core.events import Medium, OuterTiers
 from scopekv.core.fences import Fences
 from scopekv.core.replay import UseLedger
 from scopekv.core.scopes import ScopeId
@@ -137,9 +137,9 @@ class SimulatedPlugin:
             "pinned": {label: len(blocks) for label, blocks in self._pinned.items()},
         }
 
-    def snapshot(self, *, blocks: bool) -> bytes:
+    def snapshot(self, *, blocks: bool, tiers: OuterTiers | None) -> bytes:
         """As `GET /v1/scopekv/snapshot`."""
-        return self.bus.snapshot(self._instance, blocks=blocks)
+        return self.bus.snapshot(self._instance, blocks=blocks, tiers=tiers)
 
     def hashes_of(self, ticket: str, token_ids: list[int]) -> dict[str, Any]:
         """As `POST /v1/scopekv/hashes`."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scopekv.core.chains import Chain, Link, Tag, chain_at, tag
+from scopekv.core.chains import Chain, Link, Tag, chain_at
+from scopekv.core.events import OuterTiers
 from scopekv.core.tickets import Grant
 from scopekv.simulate.prefix_cache import BlockHash, Content, PrefixCache
 from scopekv.store.blocks import Block, Done, Presence
@@ -34,8 +34,7 @@ class SimulatedTiers:
     def __init__(self, keyring: Keyring, tiers: Sequence[SealedTier], *, host_blocks: int) -> None:
         self.tiers = tuple(tiers)
         self._keyring = keyring
-        self._host: OrderedDict[BlockHash, tuple[Content, frozenset[Tag]]] = OrderedDict()
-        self._host_blocks = host_blocks
+        self.host = PrefixCache(block_size=1, blocks_max=host_blocks)
         self._job_ids = itertools.count(1)
         self._done: dict[int, Done] = {}
         self._storing: set[int] = set()
@@ -84,22 +83,24 @@ class SimulatedTiers:
             if content is None:
                 continue
             chain = chain_at(grants, (at + 1) * cache.block_size)
-            self._host[block_hash] = (content, frozenset(tag(link) for link in chain))
-            self._host.move_to_end(block_hash)
+            self.host.put(block_hash, content)
             blocks.append((chain, block_hash, content))
-        while len(self._host) > self._host_blocks:
-            self._host.popitem(last=False)
         for tier in self.tiers:
             self._collect(tier)
             self._storing.add(job_id := next(self._job_ids))
             tier.store(job_id, [_block(*block) for block in blocks])
 
-    def purge(self, tags: frozenset[Tag]) -> list[dict[str, Any]]:
-        """Forget these (scope, epoch) pairs; a line for each tier. Never blocks."""
-        over = [name for name, (_, own) in self._host.items() if not own.isdisjoint(tags)]
-        for name in over:
-            del self._host[name]
-        lines: list[dict[str, Any]] = [_line("host", len(over), 0, None)]
+    def places(self, block_size: int) -> OuterTiers:
+        """What a location index is told of the tiers: they are tried in order."""
+        return OuterTiers(block_size, BLOCK_BYTES, tuple(tier.place() for tier in self.tiers))
+
+    def purge(self, tags: frozenset[Tag], hashes: Sequence[bytes]) -> list[dict[str, Any]]:
+        """Forget these (scope, epoch) pairs; a line for each tier. Never blocks.
+
+        `hashes`: of all blocks under them, for host memory.
+        """
+        removed = self.host.remove([BlockHash(name) for name in hashes])
+        lines: list[dict[str, Any]] = [_line("host", removed, 0, None)]
         for tier in self.tiers:
             purged = tier.purge(tags)
             lines.append(_line(tier.medium, purged.removed, purged.busy, purged.error))
@@ -107,14 +108,12 @@ class SimulatedTiers:
 
     def restart(self) -> None:
         """Forget what was in memory."""
-        self.forget_host()
+        self.host.clear()
         self._shut_until.clear()
 
     def forget_host(self) -> int:
         """Drop every block of host memory; return how many there were."""
-        count = len(self._host)
-        self._host.clear()
-        return count
+        return self.host.remove(self.host.all())
 
     def read_from(self, media: Sequence[str] | None, seconds: float) -> None:
         """Fetch from these outer tiers alone for `seconds` from now; None: from all again."""
@@ -128,7 +127,7 @@ class SimulatedTiers:
             self._collect(tier)
         outer = {tier.medium: dict(tier.counters()) for tier in self.tiers}
         return {
-            "tiers": {"host": {"blocks": len(self._host)}, **outer},
+            "tiers": {"host": {"blocks": len(self.host)}, **outer},
             "pending": len(self._storing),
         }
 
@@ -138,12 +137,11 @@ class SimulatedTiers:
         self._keyring.close()
 
     def _from_host(self, block_hash: BlockHash) -> Content | None:
-        found = self._host.get(block_hash)
-        if found is None:
-            return None
-        self._host.move_to_end(block_hash)
-        self.host_hits += 1
-        return found[0]
+        found = self.host.get(block_hash)
+        if found is not None:
+            self.host.put(block_hash, found)  # the latest used
+            self.host_hits += 1
+        return found
 
     async def _from_tiers(self, chain: Chain, block_hash: BlockHash) -> Content | None:
         first = block_hash[0] % max(1, len(self.tiers))

@@ -17,6 +17,7 @@ from scopekv.core.eviction import Entry, EvictionPolicy
 from scopekv.core.leases import NOBODY
 from scopekv.ports import ObjectKey, ObjectStat
 from scopekv.store.departures import Departures
+from scopekv.store.residents import Residents
 
 SKEW_SECONDS = 300.0
 
@@ -55,6 +56,7 @@ class Index:
         self._parents: dict[tuple[bytes, int], ObjectKey] = {}
         self._doubtful: dict[ObjectKey, int] = {}
         self._left = Departures(monotonic)
+        self.residents = Residents()
         self._leaving: set[ObjectKey] = set()  # forgotten, and being deleted
 
     def __len__(self) -> int:
@@ -167,6 +169,13 @@ class Index:
         with self._lock:
             victims = self._victims(entry)
             return max(map(self._policy.worth, victims)) if victims else None
+
+    def is_block(self, key: ObjectKey, block: int) -> None:
+        """Note which block (short hash) an object holds, if it is there."""
+        with self._lock:
+            record = self._records.get(key)
+            if record is not None and not record.pending:
+                self.residents.put(key, block)
 
     def commit(self, key: ObjectKey) -> bool:
         """The object is in the store. False where it was forgotten meanwhile (a purge)."""
@@ -310,6 +319,7 @@ class Index:
         if self._records.pop(key, None) is None:
             return False
         self._policy.remove(key)
+        self.residents.drop(key)
         names = self._folders[key.chain]
         names.discard(key)
         if not names:

@@ -208,10 +208,12 @@ class Janitor:
             raise Unavailable("the tier is closing")
 
     def _note(self, stat: ObjectStat, noted: manifest.Noted, since: float) -> None:
-        entry, uses = noted.get(stat.key, (None, 0))
+        entry, uses, block = noted.get(stat.key, (None, 0, None))
         if entry is not None and entry.size_bytes != stat.size_bytes:
             entry = None
         self._parts.index.found(stat, entry, uses, since=since)
+        if block is not None:
+            self._parts.index.is_block(stat.key, block)
 
     def _noted(self) -> manifest.Noted:
         if self._settings.manifest is None:

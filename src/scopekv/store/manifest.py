@@ -1,4 +1,4 @@
-"""What of an index outlives a restart: recency, uses, accounts. Never what exists."""
+"""What of an index outlives a restart: recency, uses, accounts, blocks. Never what exists."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class _Line(msgspec.Struct, array_like=True, frozen=True):
     size_bytes: int
     cost: float
     uses: int
+    block: int | None = None  # its short hash; manifests of before have none
 
 
 class _Manifest(msgspec.Struct, array_like=True, frozen=True):
@@ -31,12 +32,12 @@ class _Manifest(msgspec.Struct, array_like=True, frozen=True):
     lines: list[_Line]  # least recently used first
 
 
-Noted = dict[ObjectKey, tuple[Entry[ObjectKey], int]]
+Noted = dict[ObjectKey, tuple[Entry[ObjectKey], int, int | None]]  # entry, uses, block
 
 
 def save(path: Path, index: Index) -> None:
     """Write the index down in one step. `Unavailable` where that is not possible."""
-    records = index.records()
+    records, blocks = index.records(), index.residents.all()
     order = sorted(records, key=lambda key: records[key].used_at)
     lines = []
     for key in order:
@@ -44,7 +45,7 @@ def save(path: Path, index: Index) -> None:
         entry, parent = record.entry, record.entry.parent
         named = None if parent is None else (parent.chain, parent.name)
         values = (entry.account, named, entry.depth, entry.size_bytes, entry.cost, record.uses)
-        lines.append(_Line(key.chain, key.name, *values))
+        lines.append(_Line(key.chain, key.name, *values, blocks.get(key)))
     write_manifest(path, msgspec.msgpack.encode(_Manifest(VERSION, lines)))
 
 
@@ -70,6 +71,7 @@ def load(path: Path) -> Noted:
                     line.cost,
                 ),
                 line.uses,
+                line.block,
             )
             for line in manifest.lines
         }

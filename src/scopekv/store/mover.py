@@ -144,7 +144,10 @@ class Mover:
         if not self._evict(victims, desk) or not parts.fence.begin_put(address.key.chain):
             parts.index.forget([address.key])
             return None
-        return entry.size_bytes if self._put_begun(address.key, sealed) else None
+        if not self._put_begun(address.key, sealed):
+            return None
+        parts.index.is_block(address.key, address.block)
+        return entry.size_bytes
 
     def _put_begun(self, key: ObjectKey, sealed: memoryview) -> bool:
         """Put what is sealed; take it back where its folder was purged meanwhile."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scopekv.adapters.aes_gcm import AesGcm
+from scopekv.core.block_hashes import short
 from scopekv.core.blocks import Fingerprint
 from scopekv.core.chains import Chain, folder
 from scopekv.core.sealing import (
@@ -41,6 +42,11 @@ class Address:
     keys: ChainKeys = field(repr=False)
     account: bytes
     retention_seconds: int
+
+    @property
+    def block(self) -> int:
+        """The short hash by which events and location indexes know the block."""
+        return short(self.identity.block_hash)
 
 
 class SealedObjects:

@@ -14,7 +14,8 @@ class TierSettings:
 
     `capacity_bytes`: hard limit of what lies in the store, as far as this process knows of it.
     `shared`: whether others write there too; then what the index does not know is asked for, and
-    what it knows holds for `presence_seconds`. `manifest`: where recency and uses outlive a
+    what it knows holds for `presence_seconds`. `store_id`: the same for all who write to that
+    store, of no others; empty: nobody shares it. `manifest`: where recency and uses outlive a
     restart; None keeps none. `stall_seconds`: how long one call may take before its worker is
     given up and the tier suspended. `block_cost_seconds`: what making a block again counts where
     the engine does not say. Everything is in bytes or seconds.
@@ -22,6 +23,7 @@ class TierSettings:
 
     capacity_bytes: int
     shared: bool = False
+    store_id: bytes = b""
     manifest: Path | None = None
     workers: int = 2
     workers_max: int = 6

@@ -14,13 +14,12 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
-from scopekv.adapters.objects import open_store
 from scopekv.core.admission import Admission
 from scopekv.core.blocks import Fingerprint
 from scopekv.core.chains import Tag
-from scopekv.core.eviction import EvictionPolicy, ScopedPolicy, Shares
+from scopekv.core.events import OuterTier, medium_of
+from scopekv.core.eviction import EvictionPolicy
 from scopekv.core.fetching import TierSpeed
 from scopekv.errors import Misuse
 from scopekv.ports import ObjectKey, ObjectStore
@@ -35,12 +34,12 @@ from scopekv.store.mover import Mover, Parts
 from scopekv.store.offers import Before, Offers
 from scopekv.store.presence import PresenceChecks
 from scopekv.store.purges import Purges
+from scopekv.store.residents import Residents
 from scopekv.store.sealed_objects import Address, SealedObjects
 from scopekv.store.settings import TierSettings
 from scopekv.store.workers import Task, Urgency, Workers
 
 __all__ = ["Block", "BlockKey", "Done", "Presence", "Purged", "SealedTier", "TierSettings"]
-__all__ += ["TierSpeed", "open_tier"]
 
 _PROBE_HEX_BYTES = 20
 
@@ -100,6 +99,9 @@ class SealedTier:
             keys = [address.key for address in found if address is not None]
             for place, answer in zip(places, self._checks.ask(keys), strict=True):
                 answers[place] = answer
+                address = found[place]
+                if answer is Presence.PRESENT and address is not None:
+                    parts.index.is_block(address.key, address.block)
         if Presence.UNKNOWN not in answers:  # else the same is asked again
             parts.counts.add("hits", answers.count(Presence.PRESENT))
             parts.counts.add("misses", answers.count(Presence.ABSENT))
@@ -151,6 +153,7 @@ class SealedTier:
                 continue
             entry = self._offers.entry(block, address, before)
             before = (block, address.key, entry.depth)
+            self._parts.index.is_block(address.key, address.block)
             if not self._offers.worth_storing(address, entry):
                 self._skip(job, index)
                 continue
@@ -253,6 +256,18 @@ class SealedTier:
         self._watch()
         return self._parts.meter.speed(self._parts.reading.suspended)
 
+    def place(self) -> OuterTier:
+        """What a location index is told of this tier."""
+        medium = medium_of(self.medium)
+        if medium is None:
+            raise Misuse(f"a {self.medium} store is no place of a location index")
+        return OuterTier(medium, self._settings.store_id, self.speed())
+
+    @property
+    def residents(self) -> Residents:
+        """Which blocks are here, and what changed of it."""
+        return self._parts.index.residents
+
     def counters(self) -> Mapping[str, int]:
         """Counts since the start, and what is there now."""
         parts = self._parts
@@ -286,30 +301,3 @@ class SealedTier:
         self._janitor.save()
         self._parts.objects.forget()
         self._parts.store.close()
-
-
-def open_tier(
-    url: str,
-    *,
-    capacity_bytes: int,
-    keyring: Keyring,
-    namespace: Fingerprint,
-    block_bytes: int,
-    state_dir: Path | None = None,
-) -> SealedTier:
-    """Open the tier that a URL names, with our eviction policy. Raises `ConfigError`.
-
-    `state_dir`: where the manifest of a directory tier lies; None keeps none.
-    """
-    store = open_store(url)
-    shared = store.medium != "directory"
-    manifest = None if shared or state_dir is None else state_dir / "tier-manifest"
-    settings = TierSettings(capacity_bytes=capacity_bytes, shared=shared, manifest=manifest)
-    return SealedTier(
-        store,
-        keyring,
-        namespace=namespace,
-        block_bytes=block_bytes,
-        settings=settings,
-        policy=ScopedPolicy(Shares(capacity_bytes)),
-    )

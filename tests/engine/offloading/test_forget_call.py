@@ -83,3 +83,14 @@ def test_a_tier_is_read_again_when_its_time_is_over(world: World) -> None:
     world.known_speeds()
     side.forget([], [], 1e-9)
     assert world.answer(world.ask("u", 4)) == 4
+
+
+def test_a_tier_that_is_read_alone_is_read_though_it_does_not_pay(world: World) -> None:
+    world.stored("u", 4)
+    side = EngineSide(world.core, world.guard)
+    world.known_speeds()
+    for _ in range(50):  # computing is next to free now
+        world.manager.planner.observe(0, 1000, 1e-6)
+    assert world.answer(world.ask("u", 4)) == 0
+    side.forget([], [world.manager.secondary_tiers[0].medium_name], 60.0)
+    assert world.answer(world.ask("u", 4)) == 4

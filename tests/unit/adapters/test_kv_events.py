@@ -22,12 +22,17 @@ def test_a_batch_is_read_as_vllm_writes_it() -> None:
     events: list[Event] = [
         Stored(Medium.ENGINE, [1, 2**64 - 1]),
         Removed(Medium.HOST, [3]),
-        Stored(Medium.OUTER, [4]),
+        Stored(Medium.S3, [4]),
         Cleared(),
     ]
     found = decode_batch(5, encode_batch(1.5, events))
     assert found == Batch(5, 1.5, tuple(events))
     assert found.blocks == 4
+
+
+def test_a_medium_that_is_no_place_of_ours_is_passed_over() -> None:
+    other = {"type": "BlockRemoved", "block_hashes": [1], "medium": "STORAGE"}
+    assert decode_batch(5, msgspec.msgpack.encode([1.5, [other], 0])) == Batch(5, 1.5, ())
 
 
 def test_i10_token_ids_and_extra_keys_are_left_at_the_door() -> None:

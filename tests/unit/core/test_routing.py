@@ -16,7 +16,7 @@ from scopekv.core.prefixes import (
 )
 from scopekv.core.reasons import RouteReason
 from scopekv.core.reservations import InstanceLoad, Outcome, Reservation
-from scopekv.core.routing import CachedThere, Candidate, Wanted, choose
+from scopekv.core.routing import CachedThere, Candidate, choose
 from scopekv.core.speeds import PrefillCurve, TierSpeed
 from scopekv.errors import Misuse
 
@@ -35,12 +35,12 @@ def candidate(
     curve: PrefillCurve = CURVE,
     runs: tuple[Run, ...] = (),
 ) -> Candidate:
-    there = None if cached is None else CachedThere(cached, runs)
+    there = None if cached is None else CachedThere(cached, runs, 32, 1000)
     return Candidate(name, queue, flight, curve, there, crowd)
 
 
 def chosen(*candidates: Candidate, total: int = 1000, tie: float = 0.0) -> tuple[str, RouteReason]:
-    choice = choose(candidates, Wanted(total), tie)
+    choice = choose(candidates, total, tie)
     return choice.name, choice.reason
 
 
@@ -59,7 +59,7 @@ def test_the_worked_choice_of_the_documentation() -> None:
     curve = PrefillCurve(0.010, 0.001, 0.0)
     a = candidate("a", cached=3500, queue=2.0, flight=5, curve=curve)
     b = candidate("b", queue=0.0, curve=curve)
-    choice = choose([a, b], Wanted(4000), 0.0)
+    choice = choose([a, b], 4000, 0.0)
     assert (choice.name, choice.reason) == ("a", RouteReason.PREFIX_HERE)
     assert choice.expected_seconds == pytest.approx(2.51)
     assert choice.prefill_seconds == pytest.approx(0.51)
@@ -98,12 +98,34 @@ def test_a_faster_instance_wins_an_equal_race() -> None:
 def test_what_a_tier_holds_counts_as_far_as_fetching_it_pays() -> None:
     quick = Run(TierSpeed(0.001, 1e9, samples=9), 31)
     dead = Run(TierSpeed(9.0, 1e3, samples=9), 31)
-    wanted = Wanted(1000, block_tokens=32, block_bytes=1000)
-    choice = choose([candidate("a", runs=(quick,)), candidate("b")], wanted, 0.9)
+    untried = Run(TierSpeed(0.001, 1e9), 31)
+    choice = choose([candidate("a", runs=(quick,)), candidate("b")], 1000, 0.9)
     assert (choice.name, choice.reason) == ("a", RouteReason.PREFIX_IN_TIER)
     assert choice.expected_seconds < 0.02
-    choice = choose([candidate("a", runs=(dead,)), candidate("b")], wanted, 0.9)
-    assert (choice.name, choice.reason) == ("b", RouteReason.TIE)
+    for useless in (dead, untried):
+        choice = choose([candidate("a", runs=(useless,)), candidate("b")], 1000, 0.9)
+        assert (choice.name, choice.reason) == ("b", RouteReason.TIE)
+
+
+def test_what_comes_to_memory_meanwhile_is_not_fetched_as_well() -> None:
+    near, far = TierSpeed(0.001, 1e9, samples=9), TierSpeed(0.1, 1e8, samples=9)
+    there = CachedThere(64, (Run(near, 2), Run(far, 5)), 32, 1000)
+    assert there.with_coming(10) == there
+    assert there.with_coming(170) == CachedThere(170, (Run(far, 4),), 32, 1000)
+    assert there.with_coming(999).runs == ()
+
+
+def test_the_worked_choice_with_a_tier_of_the_documentation() -> None:
+    """docs/routing.md: the same prompt; a has 3,500 tokens on its disk, b has 1,000 in memory."""
+    curve = PrefillCurve(0.010, 0.001, 0.0)
+    disk = Run(TierSpeed(0.002, 1e9, samples=9, spread=1.2), 109)
+    a = Candidate("a", 0.0, 0, curve, CachedThere(0, (disk,), 32, 1 << 20))
+    b = candidate("b", cached=1000, curve=curve)
+    choice = choose([a, b], 4000, 0.0)
+    assert (choice.name, choice.reason) == ("a", RouteReason.PREFIX_IN_TIER)
+    assert choice.expected_seconds == pytest.approx(0.638, abs=0.001)
+    assert choice.cached_tokens == 109 * 32
+    assert choose([b], 4000, 0.0).expected_seconds == pytest.approx(3.01)
 
 
 def test_a_hot_prefix_leaves_an_instance_that_holds_its_share() -> None:
@@ -115,16 +137,16 @@ def test_a_hot_prefix_leaves_an_instance_that_holds_its_share() -> None:
 
 
 def test_what_is_cached_whole_still_takes_its_last_token() -> None:
-    choice = choose([candidate("a", cached=1000), candidate("b")], Wanted(1000), 0.0)
+    choice = choose([candidate("a", cached=1000), candidate("b")], 1000, 0.0)
     assert choice.cached_tokens == 999
     assert choice.prefill_seconds == pytest.approx(0.001)
 
 
 def test_nobody_and_no_dice_are_refused() -> None:
     with pytest.raises(Misuse):
-        choose([], Wanted(1), 0.0)
+        choose([], 1, 0.0)
     with pytest.raises(Misuse):
-        choose([candidate("a")], Wanted(1), 1.0)
+        choose([candidate("a")], 1, 1.0)
 
 
 # Reservations.

@@ -49,6 +49,7 @@ class Asking:
     engines: Engines
     texts: Texts
     keys: dict[Seat, str]
+    endpoints: tuple[str, ...] = (CHAT,)  # that are served, the usual ones first
     requests: int = 0
     beyond: dict[tuple[str, str], int] = field(default_factory=dict)  # (endpoint, model) -> tokens
     times: dict[str, list[float]] = field(default_factory=dict)  # by outcome, seconds to answer

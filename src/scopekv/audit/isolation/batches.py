@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from scopekv.audit.endpoint import CHAT, COMPLETIONS
+from scopekv.audit.endpoint import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from scopekv.audit.isolation.asking import Answer, Asking
 from scopekv.audit.isolation.cells import Cell, Ledger, Outcome
 from scopekv.audit.isolation.matrix import Batch, Caller, Kind
@@ -100,9 +100,9 @@ class Walk:
         base = self.asking.beyond[batch.endpoint, batch.model]
         if batch.kind is not Kind.PUBLIC_TAIL:
             return base
-        for caller in (batch.owner, *batch.callers[:1]):
+        for _ in range(2):  # the owner's, since another's could be a copy of its own
             other = replace(prompt, tail=self.asking.texts.text())
-            base = max(base, (await self.asking.ask(caller, other)).cached)
+            base = max(base, (await self.asking.ask(batch.owner, other)).cached)
         return base
 
     def _cell(
@@ -139,6 +139,18 @@ def _elsewhere(asked: Collection[str], having: Collection[str]) -> bool:
     return bool(asked) and bool(having) and not set(asked) & set(having)
 
 
+async def served(asking: Asking, caller: Caller) -> tuple[str, ...]:
+    """The endpoints that answer: the two of every server first, then others, where it is ours."""
+    if asking.settings.quick:
+        return (CHAT,)
+    found = [CHAT, COMPLETIONS]
+    for endpoint in (RESPONSES, MESSAGES) if asking.target.narrows else ():
+        prompt = await asking.prompt(Kind.USER, caller, endpoint, asking.target.model)
+        if (await asking.ask(caller, prompt)).ok:
+            found.append(endpoint)
+    return tuple(found)
+
+
 async def measure_beyond(
     asking: Asking, models: Collection[str], callers: Collection[Caller]
 ) -> None:
@@ -147,7 +159,7 @@ async def measure_beyond(
     Fresh prompts of each form by each of `callers`, the first of which fill the cache.
     """
     for model in models:
-        for endpoint in (CHAT, COMPLETIONS):
+        for endpoint in asking.endpoints:
             most = 0
             for caller in callers:
                 for kind in (Kind.USER, Kind.USER, Kind.ORG_TEXT):

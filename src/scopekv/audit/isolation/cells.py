@@ -178,6 +178,7 @@ _TITLES = {
     "tickets": "An engine shares nothing for a ticket that is {}",
     "adapters": "Blocks of one adapter are never read under another",
     "restart": "A restarted engine keeps scopes apart",
+    "border": "A token that reaches over a document's end is private ({})",
 }
 
 

@@ -41,13 +41,17 @@ Act = Callable[[Asking, Registrar, str, Seats], None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`reader`: who reads before and must not after. `again`: who must hit in the end."""
+    """`reader`: who reads before and must not after. `restore`: see below.
+
+    `apart`: what the reader sends afterwards is its own, so the owner must not read that either.
+    """
 
     name: str
     kind: Kind
     owner: Callable[[Seats], Caller]
     reader: Callable[[Seats], Caller]
     act: Act
+    apart: bool = False
     restore: Act | None = None  # done after the forbidden read; then the reader must hit, too
 
 
@@ -80,18 +84,23 @@ def _other(seats: Seats) -> Caller:
 
 
 CHANGES = (
-    Change("group_removed", Kind.GROUP_DOCUMENT, _owner, _mate, _leave, _return),
+    Change(
+        "group_removed", Kind.GROUP_DOCUMENT, _owner, _mate, _leave, apart=True, restore=_return
+    ),
     Change(
         *("audience_narrowed", Kind.ORG_DOCUMENT, _owner, _other),
         lambda _, by, ref, who: by.set_audience(ref, audience(Kind.GROUP_DOCUMENT, who.owner)),
+        apart=True,
     ),
     Change(
         *("document_withdrawn", Kind.ORG_DOCUMENT, _owner, _mate),
         lambda _, by, ref, _who: by.withdraw(ref),
+        apart=True,
     ),
     Change(
         *("document_revised", Kind.ORG_DOCUMENT, _owner, _mate),
         lambda asking, by, ref, _who: by.revise(ref, asking.texts.text()),
+        apart=True,
     ),
     Change(
         *("document_revoked", Kind.ORG_DOCUMENT, _owner, _mate),
@@ -126,10 +135,11 @@ async def try_change(asking: Asking, change: Change, seats: Seats, place: Place)
     await asking.alone(place)
     await asking.act(lambda: change.act(asking, registrar, ref, seats))
     after = await asking.ask(reader, prompt, watched=watched)
+    first = await asking.ask(owner, prompt)
     if change.restore is not None:
         restore = change.restore
         await asking.act(lambda: restore(asking, registrar, ref, seats))
-    await asking.ask(owner, prompt)
+        await asking.ask(owner, prompt)
     await asking.alone(place)
     late = reader if change.restore is not None else owner
     again = await asking.ask(late, prompt)
@@ -156,8 +166,15 @@ async def try_change(asking: Asking, change: Change, seats: Seats, place: Place)
         late_read = replace(late_read, outcome=Outcome.FAILED, error="its control missed")
     elif watched and not after.engines & (filled.engines | before.engines):
         late_read = replace(late_read, outcome=Outcome.ELSEWHERE)
+    left = cell(f"{owner}, what {reader} left behind", first, allowed=False)
     return [
         cell(f"{reader}, before", before, allowed=True),
         late_read,
+        # Where documents are not shared at all, what the owner reads is its own copy of before.
+        *(
+            [replace(left, proved=again.outcome(beyond) is Outcome.HIT)]
+            if change.apart and had
+            else ()
+        ),
         cell(f"{late}, in the new state", again, allowed=True),
     ]

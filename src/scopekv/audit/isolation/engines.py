@@ -18,6 +18,7 @@ from scopekv.errors import Unavailable
 from scopekv.gateway.http import ClientPool
 
 FORGET_SECONDS = 120
+STEPS = 2
 METRICS_BYTES_MAX = 16 << 20
 _OWN = (Place.ENGINE, Place.HOST)
 _QUERIES, _HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
@@ -94,7 +95,7 @@ class Engines:
             answer = await pool.request("GET", "/metrics", [key], b"", timeout_seconds=30.0)
             async with answer:
                 text = (await answer.read(METRICS_BYTES_MAX)).decode("utf-8", "replace")
-            found[engine.name] = (_sum(text, _QUERIES), _sum(text, _HITS))
+            found[engine.name] = (counter(text, _QUERIES), counter(text, _HITS))
         return found
 
     async def _open(self) -> None:
@@ -103,9 +104,13 @@ class Engines:
             self._shut = False
 
     async def _settled(self) -> None:
-        """vLLM stores a request's last blocks with its next step: make it take one, and wait."""
+        """Wait until nothing is on its way to a tier.
+
+        vLLM stores a request's last blocks to host memory with its next step, and from there with
+        one more: make it take two.
+        """
         limit = time.monotonic() + self._settle_seconds_max
-        for engine, door in self._doors:
+        for engine, door in (door for door in self._doors for _ in range(STEPS)):
             await self._step(engine, door)
             while (await self._ask(engine, door, "GET", "/v1/scopekv/tiers"))["pending"]:
                 if time.monotonic() > limit:
@@ -147,7 +152,7 @@ class Engines:
         return reply.body
 
 
-def _sum(metrics: str, name: str) -> int:
+def counter(metrics: str, name: str) -> int:
     """The sum of a counter over its labels, in Prometheus' text form."""
     lines = [line for line in metrics.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
     return int(sum(float(line.rpartition(" ")[2]) for line in lines))

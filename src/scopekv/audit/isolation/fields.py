@@ -17,6 +17,7 @@ from scopekv.audit.isolation.texts import Prompt
 from scopekv.audit.isolation.tickets import open_ticket
 from scopekv.gateway.bodies import STRIPPED
 from scopekv.gateway.http import Headers
+from scopekv.gateway.passing import CLAIMS
 
 OBJECTS = ("kv_transfer_params", "ec_transfer_params", "vllm_xargs", "kv_hints")
 NUMBERS = ("priority", "data_parallel_rank")
@@ -112,3 +113,35 @@ async def try_field(
         )
 
     return [*(cell(*one, allowed=False) for one in tries), cell(victim, back, allowed=True)]
+
+
+async def try_claim(asking: Asking, victim: Caller, stranger: Caller) -> list[Cell]:
+    """Case I8: a stranger names the victim's organisation, whose members share instructions."""
+    await asking.alone(Place.ANY)
+    prompt = Prompt(
+        CHAT, asking.target.model, asking.texts.text(), asking.texts.tail(), system=True
+    )
+    named = victim.member.org.encode()
+    claims: Headers = [(name, named) for name in CLAIMS]
+    await asking.ask(victim, prompt)
+    tried = await asking.ask(stranger, prompt, headers=claims)
+    back = await asking.ask(victim, prompt)
+    beyond = asking.beyond[CHAT, asking.target.model]
+    proved = back.outcome(beyond) is Outcome.HIT
+
+    def cell(caller: Caller, answer: Answer, allowed: bool) -> Cell:
+        return Cell(
+            group="fields.organisation_headers",
+            place=Place.ANY.value,
+            endpoint=CHAT,
+            model=asking.target.model,
+            owner=str(victim),
+            caller=str(caller),
+            allowed=allowed,
+            outcome=answer.outcome(beyond),
+            cached=max(0, answer.cached - beyond),
+            proved=proved,
+            error=answer.code,
+        )
+
+    return [cell(stranger, tried, False), cell(victim, back, True)]

@@ -63,6 +63,7 @@ def _of_means(target: IsolationTarget) -> Iterator[NotTested]:
 
 def _always(settings: IsolationSettings) -> Iterator[NotTested]:
     if settings.quick:
-        yield NotTested("completions, and changes in tiers behind the first", "left out by --quick")
+        what = "endpoints but chat completions, and changes in tiers behind the first"
+        yield NotTested(what, "left out by --quick")
     yield NotTested("time, order under load, first touch", "see `scopekv audit timing`")
     yield NotTested("bytes, names and events as a thief reads them", "see `scopekv audit store`")

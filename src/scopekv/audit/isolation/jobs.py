@@ -10,11 +10,13 @@ from typing import Any
 
 from scopekv.audit.isolation.asking import Asking
 from scopekv.audit.isolation.batches import Walk
+from scopekv.audit.isolation.borders import try_border
 from scopekv.audit.isolation.cells import Cell
 from scopekv.audit.isolation.changes import CHANGES, Seats, try_change
 from scopekv.audit.isolation.crossings import try_adapter, try_restart
-from scopekv.audit.isolation.fields import attacks, stolen, try_field
+from scopekv.audit.isolation.fields import attacks, stolen, try_claim, try_field
 from scopekv.audit.isolation.matrix import Caller, batches
+from scopekv.audit.isolation.old_tickets import try_old_tickets
 from scopekv.audit.isolation.target import Place
 from scopekv.audit.isolation.tickets import try_tickets
 
@@ -38,8 +40,9 @@ async def jobs(walk: Walk, places: Sequence[Place], callers: Sequence[Caller]) -
         *await _fields(asking, callers, statuses),
         *_tickets(asking, statuses),
         *_crossings(asking, callers),
+        *_borders(asking, callers),
     ]
-    matrix = batches(asking.target, asking.settings, places)
+    matrix = batches(asking.target, places, asking.endpoints)
     return [
         *(Job(f"{one.place}: {one.kind}", partial(walk.batch, one)) for one in matrix),
         *(Job(what, partial(_kept, walk, attempt)) for what, attempt in rest),
@@ -86,10 +89,15 @@ async def _fields(
         and not (caller.end_user or caller.session)
     ]
     others = list(dict.fromkeys((stranger_of(callers), *same_org[:1])))
-    return [
+    stranger = stranger_of(callers)
+    found: list[tuple[str, Try]] = [
         (f"a client sets {attack.name}", partial(try_field, asking, attack, victim, others, loot))
         for attack in attacks(quick=asking.settings.quick)
     ]
+    if stranger.member.org != victim.member.org:
+        claim = partial(try_claim, asking, victim, stranger)
+        found.append(("a client names another organisation", claim))
+    return found
 
 
 def _tickets(asking: Asking, statuses: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Try]]:
@@ -99,6 +107,14 @@ def _tickets(asking: Asking, statuses: Sequence[dict[str, Any]]) -> Iterator[tup
     for engine, status in zip(asking.engines.known, statuses, strict=False):  # none: no plugin
         what = f"false tickets at {engine.name}"
         yield what, partial(try_tickets, asking, engine, forge, status)
+        what = f"tickets from before a revocation at {engine.name}"
+        yield what, partial(try_old_tickets, asking, engine, forge, status)
+
+
+def _borders(asking: Asking, callers: Sequence[Caller]) -> Iterator[tuple[str, Try]]:
+    if asking.target.registrar is not None and asking.engines.known:
+        what = "a token over a document's end"
+        yield what, partial(try_border, asking, callers[0], stranger_of(callers))
 
 
 def _crossings(asking: Asking, callers: Sequence[Caller]) -> Iterator[tuple[str, Try]]:

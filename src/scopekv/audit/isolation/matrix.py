@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scopekv.audit.endpoint import CHAT, COMPLETIONS
-from scopekv.audit.isolation.target import IsolationSettings, IsolationTarget, Member, Place, Seat
+from scopekv.audit.endpoint import COMPLETIONS
+from scopekv.audit.isolation.target import IsolationTarget, Member, Place, Seat
 
 GROUP = "crew"
 SESSION = "one and the same"
@@ -142,12 +142,15 @@ def owners_of(target: IsolationTarget, callers: Sequence[Caller]) -> Iterator[tu
 
 
 def batches(
-    target: IsolationTarget, settings: IsolationSettings, places: Sequence[Place]
+    target: IsolationTarget,
+    places: Sequence[Place],
+    endpoints: Sequence[str],
 ) -> list[Batch]:
     """The whole matrix, in the order in which it is walked.
 
     Public documents are pinned in engine memory, so that no tier behind it is ever asked for
-    them. Only chats have a system message. Adapters are tried where blocks are nearest.
+    them. Completions have no system message. Adapters, and endpoints but the first two, are tried
+    where blocks are nearest: what a tier is asked for does not depend on them.
     """
     callers = callers_of(target)
     owners = list(owners_of(target, callers))
@@ -155,12 +158,11 @@ def batches(
     for place in places:
         models = (target.model, *(target.adapters if place is places[0] else ()))
         for model in models:
-            for endpoint in (CHAT,) if settings.quick else (CHAT, COMPLETIONS):
+            near = place is places[0] and model == target.model
+            for endpoint in endpoints if near else endpoints[:2]:
                 for kind, owner in owners:
                     pinned = kind in (Kind.PUBLIC, Kind.PUBLIC_TAIL)
-                    if pinned and (place is not places[0] or model != target.model):
-                        continue
-                    if kind is Kind.ORG_TEXT and endpoint != CHAT:
+                    if (pinned and not near) or (kind is Kind.ORG_TEXT and endpoint == COMPLETIONS):
                         continue
                     rest = tuple(caller for caller in callers if caller != owner)
                     found.append(Batch(place, kind, endpoint, model, owner, rest))

@@ -10,12 +10,14 @@ from statistics import median
 from scopekv import __version__
 from scopekv.audit.endpoint import Endpoint
 from scopekv.audit.isolation.asking import Asking
-from scopekv.audit.isolation.batches import Walk, measure_beyond
+from scopekv.audit.isolation.batches import Walk, measure_beyond, served
 from scopekv.audit.isolation.cells import Ledger
 from scopekv.audit.isolation.engines import Engines
 from scopekv.audit.isolation.gaps import gaps
 from scopekv.audit.isolation.jobs import jobs, stranger_of
+from scopekv.audit.isolation.leases import leases_check
 from scopekv.audit.isolation.matrix import callers_of
+from scopekv.audit.isolation.published import warm_check
 from scopekv.audit.isolation.target import IsolationSettings, IsolationTarget, Place
 from scopekv.audit.isolation.texts import Texts
 from scopekv.audit.isolation.verdicts import control_check, counter_check
@@ -53,7 +55,7 @@ async def audit_isolation(
         checks=tuple(checks),
         not_tested=gaps(target, settings, places, cached=checks[0].verdict is Verdict.HELD),
         figures=walk.ledger.figures() | {"requests": asking.requests, "ttft_ms": _times(asking)},
-        settings=_settings(settings, places),
+        settings=_settings(asking, places),
         versions={
             "scopekv": __version__,
             "python": platform.python_version(),
@@ -68,6 +70,7 @@ async def _attack(walk: Walk, places: Sequence[Place], progress: Step) -> list[C
     asking, target = walk.asking, walk.asking.target
     callers = callers_of(target)
     progress("is anything cached at all?", 0, 1)
+    asking.endpoints = await served(asking, callers[0])
     models = (target.model, *target.adapters)
     await measure_beyond(asking, models, (callers[0], stranger_of(callers)))
     control = await control_check(asking, callers[0])
@@ -78,7 +81,8 @@ async def _attack(walk: Walk, places: Sequence[Place], progress: Step) -> list[C
         progress(job.what.replace("_", " "), number, len(todo))
         await job.run()
     progress("done", len(todo), len(todo))
-    return [control, *walk.ledger.checks(), counter_check(walk.counters)]
+    further = [await warm_check(asking, callers), await leases_check(asking, callers)]
+    return [control, *walk.ledger.checks(), *further, counter_check(walk.counters)]
 
 
 def _times(asking: Asking) -> dict[str, Plain]:
@@ -89,9 +93,11 @@ def _times(asking: Asking) -> dict[str, Plain]:
     }
 
 
-def _settings(settings: IsolationSettings, places: Sequence[Place]) -> dict[str, Plain]:
+def _settings(asking: Asking, places: Sequence[Place]) -> dict[str, Plain]:
+    settings = asking.settings
     return {
         "tiers": [place.value for place in places],
+        "endpoints": list(asking.endpoints),
         "quick": settings.quick,
         "block_size": settings.block_size,
         "text_blocks": settings.text_blocks,

@@ -59,13 +59,17 @@ class Registrar(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forge:
-    """The deployment's own secrets: to mint tickets of which one thing alone is wrong."""
+    """The deployment's own secrets: to mint tickets of which one thing alone is wrong.
+
+    `instance_secret`: by which engines ask for keys; empty where there is no key broker to try.
+    """
 
     key_id: KeyId
     sign: Sign
     scope_secret: bytes
     instance_group: str
     user_scope: Callable[[str, str], Scope]  # of an account; blocks
+    instance_secret: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ class IsolationSettings:
     places: tuple[Place, ...] = ()
     quick: bool = False
     block_size: int = 32
-    text_blocks: int = 3
+    text_blocks: int = 2
     rounds_max: int = 3
     settle_seconds_max: float = 20.0
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from scopekv.audit.endpoint import CHAT
+from scopekv.audit.endpoint import COMPLETIONS, MESSAGES, RESPONSES
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TAIL_LETTERS = 12
@@ -28,14 +28,18 @@ class Prompt:
 
     def body(self) -> dict[str, Any]:
         """The request: one token of answer, so that reading the prompt is all the work."""
-        common = {"model": self.model, "max_tokens": 1, "temperature": 0}
-        if self.endpoint != CHAT:
-            return common | {"prompt": f"{self.head}\n\n{self.tail}"}
-        if self.system:
-            messages = [("system", self.head), ("user", self.tail)]
-        else:
-            messages = [("user", f"{self.head}\n\n{self.tail}")]
-        return common | {"messages": [{"role": r, "content": text} for r, text in messages]}
+        model = {"model": self.model, "temperature": 0}
+        text = self.tail if self.system else f"{self.head}\n\n{self.tail}"
+        if self.endpoint == COMPLETIONS:
+            return model | {"max_tokens": 1, "prompt": text}
+        user = [{"role": "user", "content": text}]
+        if self.endpoint == MESSAGES:
+            system = {"system": self.head} if self.system else {}
+            return model | {"max_tokens": 1, "messages": user, **system}
+        before = [{"role": "system", "content": self.head}] if self.system else []
+        if self.endpoint == RESPONSES:
+            return model | {"max_output_tokens": 1, "input": [*before, *user]}
+        return model | {"max_tokens": 1, "messages": [*before, *user]}
 
 
 class Texts:

@@ -27,6 +27,7 @@ from scopekv.core.tickets import Grant, KeyId, Ticket, audience_id, key_id, mint
 
 TTL_MS = 60_000
 AGE_MS = 86_400_000
+GRANTED_TOKENS = 64
 
 
 def open_ticket(
@@ -38,8 +39,13 @@ def open_ticket(
     nonce: bytes,
     group: str | None = None,
     signer: TicketSigner | None = None,
+    epoch: int = 0,
+    before: tuple[Grant, ...] = (),
 ) -> str:
-    """A ticket for whole prompts under one scope. `signer`: sign with its key, in its name."""
+    """A ticket for whole prompts under one scope. `signer`: sign with its key, in its name.
+
+    `before`: closed grants of other scopes that stand first.
+    """
     ticket = Ticket(
         key_id=KeyId(forge.key_id) if signer is None else key_id(signer.public_key),
         issued_ms=issued_ms,
@@ -49,7 +55,7 @@ def open_ticket(
         principal=Pseudonym(bytes(16)),
         nonce=nonce,
         uses=1,
-        grants=(Grant(None, scope, 0, b""),),
+        grants=(*before, Grant(None, scope, epoch, b"")),
     )
     return mint(ticket, forge.sign if signer is None else signer.sign)
 
@@ -87,6 +93,14 @@ def _flipped(mint_: Mint) -> str:
     return _text(bytes(data))
 
 
+def _for_other_tokens(mint_: Mint) -> str:
+    """The scope is granted for a text that begins otherwise."""
+    digest = hashlib.sha256(b"another text").digest()
+    return mint_.genuine(
+        scope=mint_.other_scope(), before=(Grant(GRANTED_TOKENS, mint_.scope, 0, digest),)
+    )
+
+
 def _forged(mint_: Mint) -> str:
     """Signed by a key that the engine does not know."""
     return mint_.genuine(signer=TicketSigner(secrets.token_bytes(32)))
@@ -112,6 +126,7 @@ FALSE_TICKETS: dict[str, Callable[[Mint], str | None]] = {
     "not_yet_valid": lambda mint_: mint_.genuine(issued_ms=time.time_ns() // 1_000_000 + AGE_MS),
     "for_other_engines": lambda mint_: mint_.genuine(group="audit-no-such-group"),
     "for_another_model": lambda mint_: mint_.genuine(fingerprint=bytes(32)),
+    "for_other_tokens": _for_other_tokens,
     "for_another_scope": lambda mint_: mint_.genuine(scope=mint_.other_scope()),
 }
 
@@ -143,6 +158,8 @@ async def try_tickets(
             await send(prompt, used)
             false = used if name == "used_up" else FALSE_TICKETS[name](own)
             refused = await send(prompt, false)
+            # Once more: nor may it find what it left behind itself.
+            refused = max(refused, await send(prompt, false), key=lambda found: found[1])
             back = await send(prompt, own.genuine())
             cells += _cells(name, engine, model, refused, back)
     return cells

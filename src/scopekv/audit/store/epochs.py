@@ -13,7 +13,10 @@ from scopekv.audit.store.placing import Placed, place
 from scopekv.audit.store.target import Do, StoreSettings
 from scopekv.audit.store.workbench import Workbench
 
-EPOCHS = ("store.tamper.old_epoch", "Objects of a revoked epoch, put back, are read by nobody")
+EPOCHS = (
+    "store.tamper.old_epoch",
+    "Objects of a revoked epoch are gone; put back, they are read by nobody",
+)
 AT_HOME, IN_NEW_PLACE = "at their own place", "in the place of new ones"
 
 
@@ -31,6 +34,7 @@ async def old_epoch(
         for medium in media
     ]
     await revoke()
+    left = [await asyncio.to_thread(_left, bench) for bench in before]
     await forget()
     told: dict[str, Told] = {}
     warm = False
@@ -56,7 +60,13 @@ async def old_epoch(
         for bench in before:  # revoked: they are not put back, they go
             for name in bench.saved:
                 bench.medium.remove(name)
-    return _judge(old, told, warm and new.everywhere)
+    return _judge(old, told, sum(left), warm and new.everywhere)
+
+
+def _left(bench: Workbench) -> int:
+    """How many objects of the old epoch still lie there though the revocation is done."""
+    there = {one.name for one in bench.medium.walk()}
+    return len(there & bench.saved.keys())
 
 
 async def _served(asker: Asker, old: Placed, forget: Do, settings: StoreSettings) -> bool:
@@ -69,8 +79,9 @@ async def _served(asker: Asker, old: Placed, forget: Do, settings: StoreSettings
     return False
 
 
-def _judge(old: Placed, told: Mapping[str, Told], warm: bool) -> Check:
-    broken = [
+def _judge(old: Placed, told: Mapping[str, Told], left: int, warm: bool) -> Check:
+    broken = [f"{plural(left, 'object')} still there after the revocation"] if left else []
+    broken += [
         f"old objects {where}: {plural(one.cached_tokens, 'token')} read"
         for where, one in told.items()
         if one.cached_tokens
@@ -83,7 +94,7 @@ def _judge(old: Placed, told: Mapping[str, Told], warm: bool) -> Check:
     return judged(
         *EPOCHS,
         broken=broken,
-        held="neither at their own place nor in the place of new ones",
+        held="gone from every store; not read at their own place, nor in the place of new ones",
         control="objects of the new epoch were served before",
         control_ok=warm,
         tried=len(told),

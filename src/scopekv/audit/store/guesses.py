@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from scopekv.audit.store.tickets import ReadTicket, read_ticket
 from scopekv.core.block_hashes import DEFAULT_SEED, ChainHasher, EngineHash, root_of
 from scopekv.core.blocks import BlockTagger, Fingerprint
-from scopekv.core.chains import Chain, chain_at
+from scopekv.core.chains import Chain, Link, chain_at, tag
 from scopekv.core.encoding import encode_tokens
+from scopekv.core.scopes import Scope
 from scopekv.core.sealing import ChainKeys, Identity, SealKey, object_name
 
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 SEEDS = (DEFAULT_SEED, "0", "42")
+SECRET_BYTES, EPOCHS = 32, 4
 PREFIX_HEX = 16  # of a hash, at either end, that confirms it
 _UNKEYED = ChainKeys(SealKey(b""), b"")
 
@@ -68,6 +70,17 @@ def public_guesses(prompts: Sequence[Sequence[int]], salts: Iterable[str]) -> Gu
                 for extra in ((("cache_salt", salt),), (salt,)) if salt else (None,):
                     guesses.add(how, _pickled(token_ids, size, extra))
     return guesses
+
+
+def scope_guesses(guesses: Guesses, scopes: Iterable[Scope]) -> None:
+    """Add the public names of scopes whose members are known, as made without a secret."""
+    for scope in scopes:
+        for secret in (b"", bytes(SECRET_BYTES)):
+            opaque = scope.id(secret)
+            guesses.add("a scope's name without the secret", [bytes(opaque)])
+            for epoch in range(EPOCHS):
+                digest = bytes.fromhex(tag(Link(opaque, epoch)))
+                guesses.add("a scope's tag without the secret", [digest])
 
 
 def insider_guesses(

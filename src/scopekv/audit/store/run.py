@@ -19,7 +19,7 @@ from scopekv.audit.store.asking import Asker, PromptMaker
 from scopekv.audit.store.content_checks import names, plaintext, sealed
 from scopekv.audit.store.events import Listener, events
 from scopekv.audit.store.examining import Examined, Wanted, examine
-from scopekv.audit.store.guesses import Guesses, insider_guesses, public_guesses
+from scopekv.audit.store.guesses import Guesses, insider_guesses, public_guesses, scope_guesses
 from scopekv.audit.store.media import Medium, open_medium
 from scopekv.audit.store.needles import (
     NAME_OF_OURS,
@@ -164,6 +164,7 @@ def _sought(
             for one in found
         }
     guesses = public_guesses(prompts, target.names)
+    scope_guesses(guesses, target.scopes)
     return needles, guesses, insider_guesses(guesses, prompts, tickets, lengths)
 
 
@@ -251,6 +252,8 @@ def _left_out(target: StoreTarget) -> list[NotTested]:
         found.append(
             NotTested("known prompts", "no gateway and key: only patterns were looked for")
         )
+    if not target.scopes:
+        found.append(NotTested("folders that name a known scope", "no scopes were named"))
     if target.tickets is None:
         found.append(NotTested("names that a stolen engine could compute", "no tickets at hand"))
     if not target.secrets:

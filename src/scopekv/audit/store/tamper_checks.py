@@ -141,6 +141,8 @@ def _check(medium: Medium, made: Outcomes, ending: str) -> Check:
         for name, how in made.by_tamper.items()
         if how in (SERVED, WRONG)
     ]
+    if not made.rewritten:
+        broken.append("deleted objects were not written again: the tier believes that it has them")
     unseen = [name for name, how in made.by_tamper.items() if how == UNSEEN]
     control = "the untouched objects were served from this store alone, before each way and at the"
     control += " end, and an empty one served nothing"

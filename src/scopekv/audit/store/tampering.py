@@ -29,12 +29,14 @@ REFUSED, SERVED, WRONG, UNSEEN = "refused", "served", "wrong answer", "not looke
 class Outcomes:
     """What came of each way. `cold`: with nothing in any store nothing was cached, so that
     forgetting works. `warm`: the untouched objects were served, before each way and at the end.
-    `uncounted`: ways that were refused while the tier counted no corrupt object."""
+    `uncounted`: ways that were refused while the tier counted no corrupt object. `rewritten`:
+    the tier found out that objects are gone, and wrote some anew."""
 
     cold: bool = False
     warm: bool = False
     by_tamper: dict[str, str] = field(default_factory=dict)
     uncounted: list[str] = field(default_factory=list)
+    rewritten: bool = True
 
     @property
     def tally(self) -> Counter[str]:
@@ -92,7 +94,7 @@ class Tampering:
                 outcome = made.by_tamper[tamper.name] = await self._try(tamper)
                 if outcome == REFUSED and not await self._rises(before):
                     made.uncounted.append(tamper.name)
-            made.by_tamper["an older version of itself put back"] = await self._replayed()
+            made.by_tamper["an older version of itself put back"] = await self._replayed(made)
             made.warm = await self._warm()
         finally:
             for bench in self.benches:
@@ -158,7 +160,7 @@ class Tampering:
                 return REFUSED
         return SERVED if served else UNSEEN
 
-    async def _replayed(self) -> str:
+    async def _replayed(self, made: Outcomes) -> str:
         """An older seal of the same block, after the tier wrote it anew: that same block."""
         await self._ready()
         old = dict(self.mine(self.prompt))
@@ -166,10 +168,20 @@ class Tampering:
         await asyncio.to_thread(self.target.change, emptied)
         await self._ask_cold()
         await self._still()
+        made.rewritten = await self._rewritten(old)
         await asyncio.to_thread(self._empty, [b for b in self.benches if b is not self.target])
         await asyncio.to_thread(self.target.change, old)
         told = await self._ask_cold()
         return REFUSED if told.text == self.prompt.told.text else WRONG
+
+    async def _rewritten(self, names: Contents) -> bool:
+        """Whether some of these lie there again, now or soon."""
+        deadline = time.monotonic() + _LOOK_SECONDS_MAX
+        while not await asyncio.to_thread(self.target.present, names):
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(_POLL_SECONDS)
+        return True
 
     async def _ask_cold(self, *, as_other: bool = False) -> Told:
         await self.forget()

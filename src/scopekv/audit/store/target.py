@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scopekv.core.scopes import Scope
 from scopekv.errors import ConfigError
 
 Progress = Callable[[str, int, int], None]  # what is done now, steps done, steps in all
@@ -48,11 +49,13 @@ class StoreTarget:
     """Everything that a thief is given. What is left out is reported as not tested.
 
     `stores`: `directory=/path`, `valkey://...`, `s3://...`. `names`: of organisations, users,
-    documents; they must be nowhere. `events`: ZeroMQ endpoints of engines. `forget`: makes every
-    engine forget its own and host memory, so that the next answer comes from a tier. `revoke`:
-    ends the epoch of the first caller's scope. `corrupt`: how many corrupt objects the tiers have
-    counted, over all engines. `tickets`: what engines were sent for it so far, as
-    whoever took over an engine has them: then names are tried that lack nothing but the key.
+    documents; they must be nowhere. `scopes`: of known accounts; no folder may confirm them
+    without the deployment's secret. `events`: ZeroMQ endpoints of engines. `forget`: makes
+    every engine forget its own and host memory, so that the next answer comes from a tier.
+    `revoke`: ends the epoch of the first caller's scope, and returns once every tier has purged
+    it. `corrupt`: how many corrupt objects the tiers have counted, over all engines. `tickets`:
+    what engines were sent for it so far, as whoever took over an engine has them: then names
+    are tried that lack nothing but the key.
     """
 
     stores: tuple[str, ...]
@@ -61,6 +64,7 @@ class StoreTarget:
     metrics: tuple[MetricsPage, ...] = ()
     events: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    scopes: tuple[Scope, ...] = ()
     secrets: tuple[Secret, ...] = ()
     forget: Do | None = None
     revoke: Do | None = None

@@ -58,6 +58,10 @@ class Workbench:
             for name, content in changes.items()
         )
 
+    def present(self, names: Iterable[str]) -> int:
+        """How many of these lie there, whoever wrote them."""
+        return sum(self.medium.read(name, _WHOLE) is not None for name in names)
+
     def restore(self) -> None:
         """Put back what is gone or still ours; what a tier wrote anew stays."""
         with self._lock:

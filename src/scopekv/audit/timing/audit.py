@@ -110,6 +110,8 @@ class TimingAudit:
         if publisher is not None and not self.document:
             self.document = asker.letters.fresh() + "\n"
             await publisher.publish(self.document)
+        if publisher is not None and self.sizes.attack_samples:
+            await publisher.make_empty_org()
         repeats = await self._repeats(asker)
         self._plan = plan(
             asker,

@@ -144,7 +144,7 @@ class Order:
     title: str = "The order of answers under load does not tell whose prompts are cached"
     main: bool = False
     usage_decides: bool = False
-    silent: str = "answers come in the same order whatever is cached, even one's own prompts"
+    silent: str = "the order of answers tells too little even of one's own prompts"
     severity: Severity = Severity.HIGH
 
     async def sample(self, arm: Arm) -> Sample:

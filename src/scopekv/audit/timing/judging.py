@@ -115,7 +115,7 @@ class Tested:
             way = "usage names another's cached tokens" if self.told_by_usage else "time tells"
             return f"{way}: {seen}"
         if self.verdict is Verdict.NOT_TESTED:
-            return f"nothing to attack here: {self.run.experiment.silent}"
+            return f"nothing to attack: {self.run.experiment.silent} ({self._control()})"
         if self.verdict is Verdict.BLIND:
             return (
                 "a hit of one's own does not show in time either, so nothing follows: is the "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from scopekv.audit.results import NotTested
 from scopekv.audit.statistics import equivalence_size
 from scopekv.audit.timing.asking import Asker, Party
+from scopekv.audit.timing.denial import Denied
 from scopekv.audit.timing.experiments import Experiment, Identities, Order, Prefix
 from scopekv.audit.timing.prompts import LETTERS_MIN
 from scopekv.audit.timing.sampling import Run
@@ -16,6 +17,7 @@ from scopekv.errors import Misuse
 
 LOOKS = (50, 100)  # and the size asked for
 WITHDRAWALS = 30  # per arm: each publishes a document
+DENIALS = 60  # the same; a difference may be a part of what a hit saves
 IDENTITIES = 3  # end-user names of one key, where no further keys are given
 
 
@@ -47,7 +49,8 @@ class Parties:
 class Sizes:
     """`samples`: per arm of the levels; `attack_samples`: of the other attacks, 0 leaves them out.
     `prompt_tokens`: about that many. `load`: requests under way all the time. `flood`: prompts,
-    0 leaves it out. `alpha`: the chance of any false alarm, all experiments together."""
+    0 leaves it out. `alpha`: the chance of any false alarm, all experiments together. `only`: names
+    of experiments; empty for all."""
 
     samples: int = 250
     attack_samples: int = 100
@@ -56,6 +59,7 @@ class Sizes:
     load: int = 0
     flood: int = 0
     alpha: float = 0.001
+    only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.samples < 10 or not 0 <= self.attack_samples <= 100_000:
@@ -107,8 +111,16 @@ def plan(
         made += _attacks(asker, parties)
         if publisher is not None:
             made.append(Withdrawn(asker, victim, attacker, publisher))
-    runs = tuple(Run(one, _looks(one, sizes)) for one in made)
-    return Plan(runs, tuple(_left_out(parties, sizes, document)))
+        if publisher is not None and publisher.empty_org:
+            made.append(Denied(asker, attacker, publisher))
+    wanted = [one for one in made if not sizes.only or one.name in sizes.only]
+    runs = tuple(Run(one, _looks(one, sizes)) for one in wanted)
+    left_out = _left_out(parties, sizes, document)
+    left_out += [NotTested(one.name, "left out by the caller") for one in made if one not in wanted]
+    if sizes.attack_samples and (publisher is None or not publisher.empty_org):
+        why = "no --admin-key of an operator"
+        left_out.append(NotTested("documents that the attacker may not read", why))
+    return Plan(runs, tuple(left_out))
 
 
 def _attacks(asker: Asker, parties: Parties) -> list[Experiment]:
@@ -142,6 +154,8 @@ def _identities(attackers: Sequence[Party]) -> list[Party]:
 def _looks(experiment: Experiment, sizes: Sizes) -> tuple[int, ...]:
     if isinstance(experiment, Withdrawn):
         return (min(WITHDRAWALS, sizes.attack_samples),)
+    if isinstance(experiment, Denied):
+        return (min(DENIALS, sizes.attack_samples),)
     return sizes.looks(main=experiment.main)
 
 

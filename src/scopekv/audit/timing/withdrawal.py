@@ -13,24 +13,38 @@ from scopekv.audit.timing.asking import Asker, Lost, Party
 from scopekv.audit.timing.experiments import Arm, Sample
 from scopekv.errors import ConfigError, Unavailable
 
-_DOCUMENTS = "/admin/v1/documents"
+_DOCUMENTS, _ORGS = "/admin/v1/documents", "/admin/v1/orgs"
 
 
 @dataclass(slots=True, repr=False)
 class Publisher:
-    """Publishes random texts for everybody, and withdraws every one of them at the end."""
+    """Publishes random texts, and withdraws every one of them at the end."""
 
     endpoint: Endpoint
     key: str
     run: str
+    empty_org: bool = False  # whether there is an organisation in which nobody is
     _made: int = 0
     _standing: set[str] = field(default_factory=set)
 
-    async def publish(self, text: str) -> str:
+    @property
+    def _org(self) -> str:
+        return f"timing-audit-{self.run}"
+
+    async def make_empty_org(self) -> None:
+        """Sets `empty_org` where this key may make an organisation: operators may."""
+        reply = await self.endpoint.call("POST", _ORGS, {"name": self._org}, key=self.key)
+        self.empty_org = reply.status == 201
+
+    async def publish_to_nobody(self, text: str) -> str:
+        """`publish`, but only members of the empty organisation could read it."""
+        return await self.publish(text, f"org:{self._org}")
+
+    async def publish(self, text: str, audience: str = "public") -> str:
         """Return the document's id. Raises `ConfigError` where this key may not publish, and
         `Lost`, as `withdraw` does, where no answer came."""
         name = f"timing-audit-{self.run}-{self._made}"
-        body = {"name": name, "audience": "public", "text": text}
+        body = {"name": name, "audience": audience, "text": text}
         answer = await self._call(_DOCUMENTS, body, 201)
         self._made += 1
         document = str(answer["id"])
@@ -47,6 +61,10 @@ class Publisher:
         for document in tuple(self._standing):
             with contextlib.suppress(Unavailable, ConfigError):
                 await self.withdraw(document)
+        if self.empty_org:
+            path = f"{_ORGS}/{self._org}"
+            with contextlib.suppress(Unavailable):
+                await self.endpoint.call("DELETE", path, None, key=self.key)
         return len(self._standing)
 
     async def _call(self, path: str, body: Mapping[str, Any] | None, wanted: int) -> Any:

@@ -23,14 +23,19 @@ class KeyText(click.ParamType[str]):
                 text = Path(text[1:]).read_text("utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 self.fail(f"cannot read {text[1:]}: {type(error).__name__}", param, ctx)
-        if not text.isascii() or not (text.isprintable() or not text):
+        if not text or not text.isascii() or not text.isprintable():
             self.fail("a key is one line of printable ASCII", param, ctx)
         return text
 
 
-def key_option(name: str, words: str) -> Callable[[Command], Command]:
-    """Add `--<name>`, which the environment gives as SCOPEKV_AUDIT_<NAME>. Empty without it."""
+def key_option(name: str, words: str, **settings: Any) -> Callable[[Command], Command]:
+    """Add `--<name>`, which the environment gives as SCOPEKV_AUDIT_<NAME>."""
     variable = f"SCOPEKV_AUDIT_{name.upper().replace('-', '_')}"
     return click.option(
-        f"--{name}", type=KeyText(), default="", envvar=variable, show_envvar=True, help=words
+        f"--{name}", type=KeyText(), envvar=variable, show_envvar=True, help=words, **settings
     )
+
+
+def or_empty(_context: click.Context, _param: click.Parameter, value: str | None) -> str:
+    """Option callback: empty where the option was not given."""
+    return value or ""

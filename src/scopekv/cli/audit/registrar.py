@@ -142,7 +142,12 @@ def forge_of(world: World, registrar: AuditRegistrar, instance_group: str) -> Fo
     """The deployment's own secrets, for tickets of which one thing alone is wrong."""
     signer = world.signer
     return Forge(
-        signer.key_id, signer.sign, world.scope_secret, instance_group, registrar.user_scope
+        signer.key_id,
+        signer.sign,
+        world.scope_secret,
+        instance_group,
+        registrar.user_scope,
+        world.instance_secret,
     )
 
 

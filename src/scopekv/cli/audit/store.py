@@ -11,7 +11,7 @@ import click
 
 from scopekv.audit.results import AuditResult
 from scopekv.audit.store import StoreSettings, audit_store
-from scopekv.cli.audit.keys import key_option
+from scopekv.cli.audit.keys import key_option, or_empty
 from scopekv.cli.audit.output import progress_bar, show
 from scopekv.cli.audit.store_target import Given, target_of
 from scopekv.cli.options import data_dir_option, default_data_dir, json_option
@@ -43,15 +43,23 @@ _path = click.Path(exists=True, path_type=Path)
 @_many("--metrics", help="A page of metrics; the engines' own are read anyway.")
 @_many("--events", help="An engine's event endpoint, ipc:///path.")
 @click.option("--gateway", default="", metavar="URL", help="[default: as the config says]")
-@key_option("key", "Of any account: the audit sends prompts of its own as this one.")
-@key_option("other-key", "Of an account of another organisation, to compare two scopes.")
+@key_option(
+    "key", "Of any account: the audit sends prompts of its own as this one.", callback=or_empty
+)
+@key_option(
+    "other-key", "Of an account of another organisation, to compare two scopes.", callback=or_empty
+)
 @click.option("--model", default="", help="[default: the first that the key may use]")
 @click.option("--name", "names", multiple=True, help="That must be nowhere. Registry's come too.")
 @_many("--engine", "engines", help="[default: those of the config]")
-@key_option("engine-key", "The engines' API key.")
+@key_option("engine-key", "The engines' API key.", callback=or_empty)
 @click.option("--tamper", is_flag=True, help="Change objects of the audit's own prompts, too.")
 @click.option("--revoke", "account", default="", metavar="ORG/NAME", help="The account of --key.")
-@key_option("admin-key", "Of an operator: reads the gateway's metrics, revokes with --revoke.")
+@key_option(
+    "admin-key",
+    "Of an operator: reads the gateway's metrics, revokes with --revoke.",
+    callback=or_empty,
+)
 @click.option("--objects", default=2000, show_default=True, help="Read of each store, at most.")
 @click.option(
     "--tokens", default=170, show_default=True, help="Of each prompt; more where a tier pays late."

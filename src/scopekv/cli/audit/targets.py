@@ -14,7 +14,7 @@ from scopekv.cli.audit.registrar import forge_of, registered
 from scopekv.cli.options import registry_url
 from scopekv.cli.up import UP_FILE, own_url
 from scopekv.compose import ROOT_KEY, open_registry, open_world
-from scopekv.errors import ConfigError, ScopeKVError
+from scopekv.errors import ConfigError, ScopeKVError, Unavailable
 from scopekv.gateway.settings import GatewaySettings, read_settings
 
 ADAPTERS_MAX = 4
@@ -38,6 +38,7 @@ async def registered_target(
     settings = _settings(config, data_dir, url)
     where = url or own_url(settings)
     database = registry or settings.registry or registry_url(None, data_dir)
+    _check_database(database)
     engines = tuple(EngineAccess(i.name, i.url, i.api_key) for i in settings.instances)
     async with AsyncExitStack() as stack:
         if (data_dir / ROOT_KEY).exists():
@@ -102,10 +103,24 @@ def _settings(config: Path | None, data_dir: Path, url: str | None) -> GatewaySe
     return GatewaySettings(())
 
 
+def _check_database(url: str) -> None:
+    """Refuse to make a registry where there is none: no gateway would know its keys."""
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        raise ConfigError(
+            f"there is no registry at {url.removeprefix('sqlite:///')}. Run this where the "
+            "gateway's data directory is (--data-dir), or name its --registry"
+        )
+
+
 async def _with_models(target: IsolationTarget, model: str | None) -> IsolationTarget:
     """The target with the model it is to be asked for, and the others that it serves."""
     async with Endpoint(target.url) as endpoint:
-        models = await endpoint.models(target.keys[target.members[0].seat])
+        try:
+            models = await endpoint.models(target.keys[target.members[0].seat])
+        except Unavailable as error:
+            raise Unavailable(
+                f"{error}. Is the endpoint up, and are these its keys and its registry?"
+            ) from error
     if not models:
         raise ConfigError(f"{target.url} serves no model now")
     chosen = model or models[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from scopekv.audit.results import AuditResult
 from scopekv.audit.timing.asking import Party
 from scopekv.audit.timing.audit import TimingAudit
 from scopekv.audit.timing.plan import Parties, Sizes
+from scopekv.cli.audit.keys import key_option
 from scopekv.cli.audit.output import progress_bar, show
 from scopekv.cli.options import json_option
 from scopekv.cli.running import run
 from scopekv.errors import ConfigError, Misuse
-
-Command = Callable[..., Any]
 
 
 class _WrongUse(click.ClickException):
@@ -29,41 +27,19 @@ class _NothingProved(click.ClickException):
     exit_code = 2
 
 
-class Secret(click.ParamType[str]):
-    """A text, or `@FILE` for the content of a file, which `ps` does not show."""
-
-    name = "KEY|@FILE"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        text = str(value)
-        if text.startswith("@"):
-            try:
-                text = Path(text[1:]).read_text("utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                self.fail(f"cannot read {text[1:]}: {type(error).__name__}", param, ctx)
-        if not text or not text.isascii() or not text.isprintable():
-            self.fail("a key is one line of printable ASCII", param, ctx)
-        return text
-
-
-def _key(name: str, words: str, **settings: Any) -> Callable[[Command], Command]:
-    variable = f"SCOPEKV_AUDIT_{name.upper().replace('-', '_')}"
-    return click.option(
-        f"--{name}", type=Secret(), envvar=variable, show_envvar=True, help=words, **settings
-    )
-
-
 @click.command()
 @click.option("--url", required=True, help="Of the endpoint, with or without /v1.")
-@_key("victim-key", "Whose prompts are to be found out.", required=True)
-@_key(
+@key_option("victim-key", "Whose prompts are to be found out.", required=True)
+@key_option(
     "attacker-key",
     "Of another organisation. Several times: the attacker's many identities. Without it the "
     "victim's key, which makes sense with salts, or to see what is shared within one key.",
     multiple=True,
 )
-@_key("neighbour-key", "Of another user in the victim's organisation.")
-@_key("admin-key", "May publish documents for everybody: the audit publishes and withdraws some.")
+@key_option("neighbour-key", "Of another user in the victim's organisation.")
+@key_option(
+    "admin-key", "May publish documents for everybody: the audit publishes and withdraws some."
+)
 @click.option("--victim-salt", default="", help="Sent as cache_salt, to an engine without keys.")
 @click.option("--attacker-salt", default="", help="The same for the attacker.")
 @click.option("--neighbour-salt", default="", help="The same for the neighbour.")

@@ -146,7 +146,8 @@ class EngineSide:
         """Drop the copies in these media (`engine`, `host`), for an audit of one tier alone.
 
         Pinned blocks stay in the engine. `read`: the outer tiers that blocks are fetched from for
-        `seconds` from now; None: all of them again. Outer tiers lose nothing. Answers as `purge`.
+        `seconds` from now, whatever that costs; None: all of them again, where it pays. Outer tiers
+        lose nothing. Answers as `purge`.
         """
         before = self._snapshots.host_keys()
         lines = []
@@ -158,6 +159,7 @@ class EngineSide:
             if "host" in media:
                 lines.append(line("host", *drop(tiers.primary_tier, lambda _: True)))
             shut_until = 0.0 if read is None else time.monotonic() + seconds
+            tiers.planner.eager_until = shut_until if read else 0.0
             for tier in tiers.secondary_tiers:
                 tier.shut_until = 0.0 if tier.medium_name in (read or ()) else shut_until
         self._snapshots.announce_host_losses(before)

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scopekv.core.block_hashes import SHORT_BYTES
-from scopekv.core.events import encode_snapshot
+from scopekv.core.block_hashes import SHORT_BYTES, unpack
+from scopekv.core.events import Medium, OuterTiers, Snapshot, encode_snapshot
 
 if TYPE_CHECKING:
     from scopekv.engines.vllm.plugin import Guard
 
 DRAIN_SECONDS_MAX = 1.0
-ENGINE, HOST = "GPU", "CPU"  # as vLLM's events call them
 _GROUP_BYTES = 4  # a key is the block hash and the number of the KV cache group
 
 
@@ -39,8 +38,8 @@ class Snapshots:
         if self.endpoint is not None:
             self.flush()
             sequence = self._published
-        media = [(ENGINE, self._engine()), (HOST, self._host())] if blocks else None
-        return encode_snapshot(instance, sequence, time.time(), media)
+        held = self._held() if blocks else None
+        return encode_snapshot(Snapshot(instance, sequence, time.time(), held, self._tiers()))
 
     def flush(self) -> None:
         """Publish the events that wait for the next step; an idle engine would keep them."""
@@ -73,6 +72,22 @@ class Snapshots:
         host = self._guard.tiers.primary_tier  # type: ignore[union-attr]
         host.events.append(OffloadingEvent(keys=list(gone), medium=host.medium, removed=True))
 
+    def _held(self) -> dict[Medium, Sequence[int]]:
+        """As published: what a tier's worker changed since is told with the next batch."""
+        held: dict[Medium, Sequence[int]] = {Medium.ENGINE: unpack(self._engine())}
+        if self._guard.tiers is not None:
+            held[Medium.HOST] = unpack(self._host())
+            for tier in self._guard.tiers.secondary_tiers:
+                held[tier.sealed.place().medium] = tier.sealed.residents.told()
+        return held
+
+    def _tiers(self) -> OuterTiers | None:
+        tiers = self._guard.tiers
+        if tiers is None:
+            return None
+        nearest = tuple(tier.sealed.place() for tier in tiers.secondary_tiers)
+        return OuterTiers(tiers.planner.chunk_tokens, tiers.planner.chunk_bytes, nearest)
+
     def _engine(self) -> bytes:
         pool = self._core.scheduler.kv_cache_manager.block_pool
         parts: list[bytes] = []
@@ -82,10 +97,7 @@ class Snapshots:
         return b"".join(parts)
 
     def _host(self) -> bytes:
-        tiers = self._guard.tiers
-        if tiers is None:
-            return b""
-        policy = tiers.primary_tier._policy
+        policy = self._guard.tiers.primary_tier._policy  # type: ignore[union-attr]
         return b"".join(_short(key for key in policy.held() if policy.get(key).is_ready))
 
     def _count(self) -> None:

@@ -16,6 +16,7 @@ from scopekv.cli.main import main
         ((), "nothing to audit"),
         (("--key", "a/b=sk-secret"), "--key needs --url"),
         (("--tiers", "floppy"), "it takes engine, host"),
+        (("--url", "http://127.0.0.1:9"), "there is no registry at"),
         (("--url", "http://127.0.0.1:9", "--key", "sk-secret"), "a --key is ORG/NAME=KEY"),
         (("--url", "http://127.0.0.1:9", "--key", "a/b=sk-secret"), "keys of two accounts"),
         (("--url", "http://127.0.0.1:9", "--key", "a/b=@nowhere"), "cannot read the key of a/b"),

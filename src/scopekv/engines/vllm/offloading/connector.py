@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
@@ -31,6 +32,12 @@ class ScopedConnector(OffloadingConnector):
             began, start, tokens = step
             self._scoped.planner.observe(start, tokens, time.perf_counter() - began)
         return super().get_kv_connector_stats()
+
+    def take_events(self) -> Iterable[Any]:
+        """Host memory's events as vLLM tells them, and the sealed tiers'."""
+        yield from super().take_events()
+        for tier in self._scoped.secondary_tiers if self._scoped is not None else ():
+            yield from tier.kv_events()
 
     def request_finished(self, request: Any, block_ids: list[int]) -> Any:
         return self._reported(request, super().request_finished(request, block_ids))

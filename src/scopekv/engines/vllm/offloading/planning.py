@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from scopekv.core.fetching import HANG_FRACTION, Demand, FetchPlan, PrefillSpeed, Run, decide
+from scopekv.core.fetching import (
+    HANG_FRACTION,
+    Demand,
+    FetchPlan,
+    PrefillCurve,
+    PrefillSpeed,
+    Run,
+    decide,
+)
 from scopekv.store.tier import SealedTier
 
 PATIENCE_SECONDS_MAX = 0.25
 KEYS_FRACTION = 0.2
+# While an auditor reads one tier alone, that it answers at all is asked, not whether it pays.
+EAGER = PrefillCurve(fixed_seconds=0.0, token_seconds=1.0, pair_seconds=0.0)
+EAGER_PATIENCE_SECONDS = 5.0
 
 
 class Planner:
@@ -24,6 +36,7 @@ class Planner:
         self.chunk_tokens = chunk_tokens
         self.chunk_bytes = chunk_bytes
         self.prefill = PrefillSpeed(tokens_per_second=tokens_per_second)
+        self.eager_until = 0.0  # by this process's monotonic clock
         self.counts: Counter[str] = Counter()
         self.sums: defaultdict[str, float] = defaultdict(
             float
@@ -44,6 +57,8 @@ class Planner:
         Keys are waited for once in a lease's life, and an answering broker has them in
         milliseconds; a store may be slow at any time.
         """
+        if self._eager():
+            return EAGER_PATIENCE_SECONDS, EAGER_PATIENCE_SECONDS
         recompute = self.prefill.seconds(start, end)
         wait = HANG_FRACTION * recompute
         return min(PATIENCE_SECONDS_MAX, KEYS_FRACTION * recompute), min(PATIENCE_SECONDS_MAX, wait)
@@ -57,7 +72,7 @@ class Planner:
         queue_tokens: int,
     ) -> FetchPlan:
         """Decide about the blocks after `cached_tokens`; `runs` are (tier, blocks) in order."""
-        curve = self.prefill.curve()
+        curve = EAGER if self._eager() else self.prefill.curve()
         total_tokens = max(1, total_tokens)
         demand = Demand(
             total_tokens,
@@ -73,6 +88,9 @@ class Planner:
         self.sums["fetch_seconds"] += made.fetch_seconds
         self.sums["queue_seconds"] += demand.queue_seconds
         return made
+
+    def _eager(self) -> bool:
+        return time.monotonic() < self.eager_until
 
     def report(self) -> dict[str, Any]:
         """The prefill curve and how often each reason was given."""

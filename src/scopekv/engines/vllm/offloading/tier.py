@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vllm.distributed.kv_events import BlockRemoved, BlockStored, KVCacheEvent
 from vllm.v1.kv_offload.base import (
     LookupResult,
     Medium,
@@ -22,7 +23,8 @@ from scopekv.core.chains import Chain
 from scopekv.engines.tiers import with_credentials
 from scopekv.engines.vllm.plugin import installed_guard
 from scopekv.errors import ConfigError, Misuse
-from scopekv.store.tier import Block, Presence, SealedTier, open_tier
+from scopekv.store.opening import open_tier
+from scopekv.store.tier import Block, Presence, SealedTier
 
 if TYPE_CHECKING:
     from scopekv.engines.vllm.offloading.manager import ScopedOffloadingManager
@@ -208,6 +210,21 @@ class SealedTierManager(SecondaryTierManager):
         for job in list(self._jobs.values()):
             self.sealed.abandon(job.job_id)
         self._ready = list(self.get_finished_jobs())
+
+    def kv_events(self) -> Iterator[KVCacheEvent]:
+        """What came to the tier and left it since the last call: short hashes, no token ids.
+
+        vLLM would translate events of its own kind, but only for blocks of requests it remembers.
+        """
+        came, left = self.sealed.residents.changes()
+        medium, size = (
+            self.sealed.medium,
+            self._manager.planner.chunk_tokens if self._manager else 0,
+        )
+        if came:
+            yield BlockStored(came, None, [], size, None, medium, None, group_idx=0)
+        if left:
+            yield BlockRemoved(left, medium, group_idx=0)
 
     # --- the rest of vLLM's contract ------------------------------------------------------------
 

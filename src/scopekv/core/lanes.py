@@ -1,0 +1,159 @@
+"""The order in which an account's blocks leave: heaps of leaves, and what ranks them."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, Generic, Protocol
+
+from scopekv.core.lru import Entry, K
+from scopekv.core.reuse import ReuseModel, Use
+
+USES_MAX = 4  # what was loved long ago must be able to leave
+_SPARE = 64
+
+Rank = tuple[float, ...]
+
+
+class Node(Generic[K]):
+    """A cached block and where it stands. `stamp`: of its entry in a heap; 0: it is in none."""
+
+    __slots__ = (
+        *("account", "alive", "depth", "key", "kind", "last", "parent", "pins"),
+        *("priority", "rate", "serial", "size_bytes", "stamp", "uses", "young"),
+    )
+
+    def __init__(self, key: K, entry: Entry[K], serial: int) -> None:
+        self.key, self.account, self.parent = key, entry.account, entry.parent
+        self.depth, self.size_bytes, self.serial = entry.depth, entry.size_bytes, serial
+        self.rate = entry.cost / entry.size_bytes
+        self.uses, self.pins, self.alive, self.young = 1, 0, True, False
+        self.stamp = 0
+        self.kind: tuple[int, ...] = ()
+        self.priority = 0.0
+        self.last: Use | None = None
+
+
+class Order(Protocol[K]):
+    """Ranks blocks. Blocks of one account, size and kind are ordered by `rank`, which never falls
+    while the kind stays; the first of each kind compete by `value`: the least goes.
+    """
+
+    def insert(self, node: Node[K], parent: Node[K] | None) -> None:
+        """A block comes in below a parent, if that is cached."""
+
+    def touch(self, node: Node[K]) -> None:
+        """A block is used; its kind may change."""
+
+    def evicted(self, node: Node[K]) -> None:
+        """A block goes because it was a victim."""
+
+    def emptied(self, account: bytes) -> None:
+        """An account holds nothing any more."""
+
+    def rank(self, node: Node[K]) -> Rank: ...
+
+    def value(self, node: Node[K]) -> Rank: ...
+
+
+class GreedyDual(Generic[K]):
+    """Greedy-Dual-Size-Frequency (Cherkasova, 1998):
+
+    priority = clock at last use + uses * cost / size      clock = priority of the last one evicted
+    """
+
+    def __init__(self) -> None:
+        self._clocks: dict[bytes, float] = {}
+
+    def insert(self, node: Node[K], parent: Node[K] | None) -> None:
+        del parent
+        node.priority = self._clocks.get(node.account, 0.0) + node.rate
+
+    def touch(self, node: Node[K]) -> None:
+        node.priority = self._clocks.get(node.account, 0.0) + node.uses * node.rate
+
+    def evicted(self, node: Node[K]) -> None:
+        self._clocks[node.account] = max(self._clocks.get(node.account, 0.0), node.priority)
+
+    def emptied(self, account: bytes) -> None:
+        """An account that comes back starts anew, beside others who do."""
+        self._clocks.pop(account, None)
+
+    def rank(self, node: Node[K]) -> Rank:
+        """Equals go from the tail, then the older first."""
+        return node.priority, -node.depth, node.serial
+
+    value = rank
+
+
+class LearnedReuse(Generic[K]):
+    """By expected seconds of prefill saved per byte and time, see core/reuse.py."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._model: ReuseModel[K] = ReuseModel(capacity_bytes)
+
+    def insert(self, node: Node[K], parent: Node[K] | None) -> None:
+        last = parent.last if parent is not None else None
+        node.last = self._model.first(node.key, node.size_bytes, last)
+        node.kind = node.last.kind
+
+    def touch(self, node: Node[K]) -> None:
+        if node.last is not None:
+            node.last = self._model.again(node.last)
+            node.kind = node.last.kind
+
+    def evicted(self, node: Node[K]) -> None:
+        if node.last is not None:
+            self._model.left(node.key, node.last)
+
+    def emptied(self, account: bytes) -> None:
+        """What was learned is of all accounts, and stays."""
+
+    def rank(self, node: Node[K]) -> Rank:
+        return node.last.at if node.last else 0, -node.depth, node.serial
+
+    def value(self, node: Node[K]) -> Rank:
+        worth = self._model.index(node.last) * node.rate if node.last else 0.0
+        return (worth, *self.rank(node))
+
+
+class Lane(Generic[K]):
+    """An account's leaves of one size and kind, in a heap that is put right when looked at.
+
+    Ranks only rise, so an entry that is out of date stands too early, never too late. An entry
+    counts while its stamp is its node's.
+    """
+
+    __slots__ = ("_order", "_stamps", "blocks", "heap")
+
+    def __init__(self, order: Order[K], stamps: Any) -> None:
+        self._order, self._stamps = order, stamps
+        self.heap: list[tuple[Rank, int, Node[K]]] = []
+        self.blocks = 0
+
+    def push(self, node: Node[K]) -> None:
+        node.stamp = next(self._stamps)
+        heapq.heappush(self.heap, (self._order.rank(node), node.stamp, node))
+
+    def pop(self) -> Node[K]:
+        node = heapq.heappop(self.heap)[2]
+        node.stamp = 0
+        return node
+
+    def head(self) -> Node[K] | None:
+        """The first leaf by its present rank; it stays."""
+        heap = self.heap
+        while heap:
+            rank, stamp, node = heap[0]
+            if stamp != node.stamp:
+                heapq.heappop(heap)
+            elif rank != (now := self._order.rank(node)):
+                heapq.heapreplace(heap, (now, stamp, node))
+            else:
+                return node
+        return None
+
+    def tidy(self) -> None:
+        """Drop entries that count no more once they are the greater part. Amortised O(1)."""
+        if len(self.heap) > 2 * self.blocks + _SPARE:
+            self.heap = [entry for entry in self.heap if entry[1] == entry[2].stamp]
+            heapq.heapify(self.heap)
