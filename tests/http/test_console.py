@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from scopekv.core.scopes import Principal
+from scopekv.core.tallies import Place, Tally, Whose, places
 from scopekv.simulate.browser import Browser, location, secret_of
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
@@ -207,8 +209,8 @@ async def test_a_request_is_explained_to_its_sender_alone(
     stage: Stage, keys: Keys, browsers: dict[str, Browser]
 ) -> None:
     rules = text_of("console rules", 100)
-    for minute in (15, 16):
-        answer = await stage.client.chat(keys["alice"], f"It is 10:{minute} now. {rules}", HOSTILE)
+    await stage.client.chat(keys["alice"], f"It is 10:15 now. {rules}", HOSTILE)
+    answer = await stage.client.chat(keys["alice"], f"It is 10:16 now. {rules}", HOSTILE)
     name = dict(answer.headers)[b"x-scopekv-request"].decode()
     own = (await browsers["alice"].get(f"/requests/{name}")).content.decode()
     assert "A time or date changed" in own
@@ -262,13 +264,12 @@ async def test_what_cannot_be_kept_now_is_kept_later(tmp_path: Path, model: Simu
     async with Stage(tmp_path, model) as stage:
         key = stage.deployment.account("acme", "anna", roles=["org_admin"])
         recorder = stage.deployment.gateway.recorder
-        for number in range(2):
+        browser = await logged_in(stage, key)
+        for _ in range(2):
             assert (await stage.client.chat(key, text_of("later", 60))).status == 200
             await recorder.keep()
-            if number == 0:
-                browser = await logged_in(stage, key)
-                assert (await browser.get("")).status == 503
-                assert (await browser.get("/requests")).status == 200
+        assert (await browser.get("")).status == 503
+        assert (await browser.get("/requests")).status == 200
         in_the_way.rmdir()
         await recorder.keep()
         page = (await browser.get("?window=hour")).content.decode()
@@ -332,3 +333,29 @@ async def test_languages(stage: Stage, browsers: dict[str, Browser]) -> None:
     assert location(await root.get("/log?lang=ko&before=3")) == "/log?before=3"
     assert "감사 로그" in (await root.get("/log")).content.decode()
     assert location(await root.get("?lang=en")) == ""
+
+
+async def test_a_million_requests_are_one_page(stage: Stage, browsers: dict[str, Browser]) -> None:
+    """What the page reads does not grow with the requests (benchmarks/console.py has times)."""
+    key = stage.deployment.account("million", "max", roles=["org_admin"])
+    access = stage.deployment.gateway.access
+    who = await access.holder(sha256(key.encode()).digest())
+    many = Tally.of(requests=5000, hits=4000, input_tokens=10_000_000, cached_tokens=6_000_000)
+    now = time.time()
+    found = {
+        place: many
+        for quarter in range(40)
+        for engine in range(5)
+        for place in places(
+            int(now) - 900 * quarter, org=who.org_uid, account=who.uid, instance=f"e-{engine}"
+        )
+        if place.whose is Whose.ORG_INSTANCE
+    }
+    for place in list(found):
+        whole = Place(place.start, Whose.ORG, who.org_uid, "")
+        found[whole] = found.get(whole, Tally()) + many
+    stage.deployment.world.tallies.add(found, now)
+    page = (await (await logged_in(stage, key)).get("")).content.decode()
+    assert "<dt>Requests</dt><dd>1,000,000</dd>" in page
+    assert "<dd>60.0 %" in page
+    assert "1,000,000" in (await browsers["root"].get("?org=million")).content.decode()

@@ -241,4 +241,4 @@ class Console:
                 log.warning("a page failed, and so did looking its visitor up")
         values = {"status": status, "message": body["error"]["message"]}
         page = Page("error.html.j2", values, status)
-        self._page(reply, page, language, CONSOLE, visit)
+        self._page(reply, page, language, f"{CONSOLE}/", visit)

@@ -43,7 +43,7 @@ def texts_of_code() -> set[str]:
                 if place is not None and len(node.args) > place:
                     argument = node.args[place]
                     if isinstance(argument, ast.Constant):
-                        found.add(argument.value)
+                        found.add(str(argument.value))
     return found
 
 
