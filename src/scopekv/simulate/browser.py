@@ -70,3 +70,10 @@ def location(answer: Answer) -> str:
     if answer.status != 303:
         raise Misuse(f"status {answer.status} leads nowhere")
     return dict(answer.headers)[b"location"].decode().removeprefix(CONSOLE)
+
+
+async def logged_in(url: str, key: str) -> Browser:
+    """A browser of whoever holds this key. Raises `Misuse` where the gateway takes it for none."""
+    browser = Browser(url)
+    location(await browser.log_in(key))
+    return browser
