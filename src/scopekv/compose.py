@@ -14,11 +14,12 @@ from scopekv.adapters.moving_key import MovingKeyWrapper
 from scopekv.adapters.oidc import OidcVerifier, ProviderSettings
 from scopekv.adapters.registry import open_registry
 from scopekv.adapters.root_key import FileKeyWrapper, RootKey, load_or_create, make_secret
+from scopekv.adapters.tallies import SqliteTallies
 from scopekv.adapters.tracing import TracingSettings, open_tracer
 from scopekv.adapters.vault import VaultKeyWrapper, VaultSettings
 from scopekv.core.tickets import Check, KeyId
 from scopekv.errors import Unavailable
-from scopekv.ports import KeyWrapper, Registry
+from scopekv.ports import KeyWrapper, Registry, Tallies
 from scopekv.ports.tracing import NoTracer, Tracer
 
 __all__ = [
@@ -39,6 +40,8 @@ ROOT_KEY = "keys/root.key"
 WRAP_KEY = "keys/wrap.key"
 INSTANCE_KEY = "keys/instance.key"
 TICKET_KEYS = "keys/ticket-keys.json"
+TALLIES = "tallies.db"
+AUDITS = "audits"
 VAULT_TOKEN = "VAULT_TOKEN"  # noqa: S105 - the name of a variable
 log = logging.getLogger("scopekv.keys")
 
@@ -61,6 +64,8 @@ class World:
     wrapper: KeyWrapper
     instance_secret: str
     instance_secret_path: Path
+    tallies: Tallies
+    audits: Path
     tracer: Tracer = field(default_factory=NoTracer)
 
 
@@ -89,6 +94,8 @@ def open_world(
         wrapper,
         secret,
         secret_path,
+        SqliteTallies(data_dir / TALLIES),
+        data_dir / AUDITS,
         open_tracer(tracing or TracingSettings()),
     )
 

@@ -38,6 +38,7 @@ def test_entries_come_back_in_order_and_hold(registry: SqlRegistry) -> None:
         assert [entry.seq for entry in entries] == [1, 2, 3]
         assert entries[0].resource == "key 0"
         assert [entry.seq for entry in view.audit.list(3, 100)] == [4, 5]
+        assert view.audit.last() == 5
         head = view.audit.verify()
         assert (head.seq, head.digest) == (5, view.audit.list(4, 1)[0].digest)
 

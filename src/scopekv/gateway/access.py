@@ -60,16 +60,16 @@ class Access:
         digest = hashlib.sha256(credential).digest()
         if self._identities and _is_token(credential):
             record = await self._record_of_token(self._identities, credential, digest)
-        else:
-            await self.refresh()
-            record = self._keys.get(digest)
-            if record is None:
-                record = await self._kept(self._keys, digest, lambda: self._registry.key(digest))
+            return _valid(record)
+        return await self.holder(digest)
+
+    async def holder(self, digest: bytes) -> Principal:
+        """The principal whose API key has this SHA-256, now. Raises as `principal` does."""
+        await self.refresh()
+        record = self._keys.get(digest)
         if record is None:
-            raise Unauthenticated(_BAD_KEY)
-        if record.blocked or (record.expires_at is not None and time.time() >= record.expires_at):
-            raise Unauthenticated(_BAD_KEY)
-        return record.principal
+            record = await self._kept(self._keys, digest, lambda: self._registry.key(digest))
+        return _valid(record)
 
     async def _record_of_token(
         self, identities: Identities, token: bytes, digest: bytes
@@ -172,6 +172,15 @@ class Access:
 
     async def _ask(self, call: Callable[[], T]) -> T:
         return await asyncio.to_thread(call) if self._in_thread else call()
+
+
+def _valid(record: KeyRecord | None) -> Principal:
+    """Raises `Unauthenticated` for a record that is none, blocked or over."""
+    if record is None or record.blocked:
+        raise Unauthenticated(_BAD_KEY)
+    if record.expires_at is not None and time.time() >= record.expires_at:
+        raise Unauthenticated(_BAD_KEY)
+    return record.principal
 
 
 def _credential(request: Request) -> bytes:

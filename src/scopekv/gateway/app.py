@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from scopekv.compose import OidcVerifier, World
+from scopekv.console import Console, Parts
 from scopekv.core.tickets import audience_id
 from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError, Unavailable
 from scopekv.gateway.access import Access
@@ -36,6 +37,7 @@ from scopekv.gateway.metrics import InstanceNow, Metrics
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.probes import Probes
 from scopekv.gateway.reading import Reader
+from scopekv.gateway.recording import Recorder
 from scopekv.gateway.relay import Relay
 from scopekv.gateway.retention import Expirer
 from scopekv.gateway.revocation import Revoker
@@ -107,6 +109,7 @@ class Gateway:
         self.probes = Probes(self.access, self.metrics, settings.probes)
         reader = Reader(self.access, self.probes)
         recents = Recents()
+        self.recorder = Recorder(world.tallies)
         explainer = Explainer(self.access, self.router, recents, settings.retention)
         relay = Relay(
             *(self.access, reader, self.probes, issuer, self.notes),
@@ -114,6 +117,13 @@ class Gateway:
             metrics=self.metrics,
             recents=recents,
             tracer=world.tracer,
+            recorder=self.recorder,
+        )
+        self._console = Console(
+            Parts(
+                *(self.access, self._administration, self.revoker, explainer, recents, self.fleet),
+                *(self._instances, self.room, world.tallies, world.audits),
+            )
         )
         self._routes: dict[tuple[str, str], Route] = {
             **{("POST", path): relay.serve for path in APIS},
@@ -140,6 +150,7 @@ class Gateway:
         self.port = await self._server.start(self._settings.host, self._settings.port)
         self.revoker.start()
         self.expirer.start()
+        self.recorder.start()
         self.warmer.start()
 
     async def reload(self, settings: GatewaySettings) -> None:
@@ -158,6 +169,7 @@ class Gateway:
         await self.warmer.stop()
         await self.expirer.stop()
         await self.revoker.stop()
+        await self.recorder.stop()
         await self.notes.close()
         await self.locator.stop()
         await self.fleet.stop()
@@ -170,6 +182,8 @@ class Gateway:
         route = self._routes.get((request.method, request.path))
         if route is None and request.path.startswith(ADMIN):
             route = self._admin
+        if route is None and self._console.takes(request.path):
+            route = self._console.serve
         if route is None:
             methods = [method for method, path in self._routes if path == request.path]
             if methods:

@@ -48,10 +48,19 @@ CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name a
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an answer said of the cache, and of what was fetched from tiers for it."""
+    """What an answer said of the cache, and of what was fetched from tiers for it.
+
+    `first_at`: when its first bytes were here, by `perf_counter`; None for one that came whole.
+    """
 
     usage: Usage | None
     report: Mapping[str, Any] | None
+    first_at: float | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Not streamed: only whole answers report what was fetched."""
+        return self.first_at is None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,11 +94,12 @@ class Passing:
         shares = Shares(self.prompt.segments) if self.detail else None
         tap = self.api.tap(self.body, shares)
         # What has come goes on in one write: each wakes the client, and costs more than parsing.
-        last = b""
+        last, first_at = b"", time.perf_counter()
         async for chunk in answer.stream():
             data = tap.feed(chunk)
             if not reply.started:
                 self.route.first_token()
+                first_at = time.perf_counter()
                 if data:
                     self.metrics.ttft_seconds.observe(time.perf_counter() - self.came)
                     await reply.start(200, self._headers(answer), data)
@@ -104,7 +114,7 @@ class Passing:
         self.metrics.answered(self.api.path, 200)
         if tap.usage is not None:
             self._count(tap.usage)
-        return Told(tap.usage, None)
+        return Told(tap.usage, None, first_at)
 
     def _count(self, usage: Usage) -> None:
         cached = hit_tokens(usage, self.prompt.segments)

@@ -24,6 +24,7 @@ from scopekv.gateway.permits import Issuer
 from scopekv.gateway.probes import Probes
 from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.reading import Job, Reader
+from scopekv.gateway.recording import Recorder
 from scopekv.gateway.routing import Asked, Route, Router, same_text
 from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.tracing import operation, tell_route, tell_usage
@@ -70,11 +71,12 @@ class Relay:
         metrics: Metrics,
         recents: Recents,
         tracer: Tracer,
+        recorder: Recorder,
     ) -> None:
         self._access, self._reader, self._issuer, self._notes = access, reader, issuer, notes
         self._probes = probes
         self._fleet, self._router, self._room, self._metrics = fleet, router, room, metrics
-        self._recents, self._tracer = recents, tracer
+        self._recents, self._tracer, self._recorder = recents, tracer, recorder
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer a `POST` to one of the completion APIs; 429 where too many wait."""
@@ -207,6 +209,7 @@ class Relay:
                 told = await passing.whole(answer, reply)
         tell_usage(job, told.usage)
         self._recents.add(_recent(job, route, prompt, sending, told))
+        self._recorder.note(job, instance, prompt, told)
 
     async def _sending(
         self, job: Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]
@@ -246,6 +249,7 @@ def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Tol
     return Recent(
         request_id=job.request_id,
         principal=job.caller.principal.uid,
+        sender=f"{job.caller.principal.org}/{job.caller.principal.name}",
         owner=job.caller.private,
         path=job.api.path,
         content=job.content,
@@ -257,6 +261,7 @@ def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Tol
             for segment, epoch in zip(prompt.segments, sending.epochs, strict=True)
         ),
         cached=told.usage.cached if told.usage is not None else None,
+        prompt_tokens=told.usage.prompt_tokens if told.usage is not None else None,
         fetch_reason=str(decision.get("reason", "")) if isinstance(decision, dict) else "",
     )
 

@@ -35,6 +35,7 @@ from scopekv.ports.registry import (
     Rules,
     Versions,
 )
+from scopekv.ports.tallies import Tallies
 
 __all__ = [
     "LEASES_PATH",
@@ -71,6 +72,7 @@ __all__ = [
     "ScopeKeyRecord",
     "ScopeKeys",
     "SigningKey",
+    "Tallies",
     "TokenVerifier",
     "Versions",
 ]

@@ -32,11 +32,12 @@ class AuditHead:
 class AuditLog(Protocol):
     """The append-only, hash-chained log. There is no way to change or remove an entry.
 
-    `verify` recomputes the chain and returns its head; `Corrupt` names the first bad entry.
+    `last`: its length. `verify` recomputes the chain and returns its head; `Corrupt` names the first bad entry.
     """
 
     def append(
         self, *, actor: str, action: str, resource: str, outcome: str, reason: str
     ) -> None: ...
     def list(self, after: int, limit: int) -> Sequence[AuditEntry]: ...
+    def last(self) -> int: ...
     def verify(self) -> AuditHead: ...

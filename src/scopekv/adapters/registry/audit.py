@@ -54,6 +54,9 @@ class SqlAuditLog:
         query = select(t.audit).where(t.audit.c.seq > after).order_by(t.audit.c.seq).limit(limit)
         return [AuditEntry(*row) for row in self._session.rows(query)]
 
+    def last(self) -> int:
+        return int(self._session.one(select(t.state.c.audit_seq)).audit_seq)
+
     def verify(self) -> AuditHead:
         """Recompute the chain. Cost: about 10 microseconds an entry."""
         before, seq = b"", 0

@@ -95,6 +95,15 @@ class AuditAdministration:
             items = act.tx.audit.list(after, limit + 1)
             return views.page(items, limit, views.audit, lambda item: str(item.seq))
 
+    def newest(self, caller: Principal, *, before: int | None, limit: int) -> views.Page:
+        """Entries before the number `before` (None: the last ones), newest first."""
+        with self._gate.look(caller, Action.AUDIT_SHOW, "audit") as act:
+            act.require(Resource(""))
+            end = act.tx.audit.last() if before is None else before - 1
+            items = act.tx.audit.list(max(0, end - limit - 1), limit + 1) if end > 0 else ()
+            shown_items = [item for item in items if item.seq <= end][::-1]
+            return views.page(shown_items, limit, views.audit, lambda item: str(item.seq))
+
     def verify(self, caller: Principal, head: str | None) -> views.AuditCheck:
         """Recompute the chain; with `head` (SEQ:DIGEST, noted earlier) also that it is still in."""
         known = _head(head) if head is not None else None

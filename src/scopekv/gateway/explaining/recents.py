@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 
 from scopekv.core.scopes import Scope
 
@@ -13,8 +14,8 @@ KEPT_PER_CALLER_MAX = 32
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Recent:
-    """One answered request. `content`: its body. `principal`: uid of who sent it; `owner`: its
-    narrowest scope.
+    """One answered request. `content`: its body. `principal`: uid of who sent it, `sender`: that
+    one's ORG/NAME; `owner`: its narrowest scope.
 
     `at_seconds`: monotonic. `epochs`: of its segments' scopes, in order.
     """
@@ -30,6 +31,8 @@ class Recent:
     epochs: tuple[tuple[Scope, int], ...]
     cached: int | None
     fetch_reason: str
+    prompt_tokens: int | None
+    sender: str
 
 
 class Recents:
@@ -63,6 +66,15 @@ class Recents:
 
     def get(self, request_id: str) -> Recent | None:
         return self._all.get(request_id)
+
+    def newest(self, limit: int, *, principal: str = "", org: str = "") -> list[Recent]:
+        """The last requests of one principal, of one organisation (uids), or of all."""
+        found = (
+            one
+            for one in reversed(self._all.values())
+            if principal in ("", one.principal) and org in ("", one.owner.path[0])
+        )
+        return list(islice(found, limit))
 
     def before(self, owner: Scope, request_id: str | None) -> list[Recent]:
         """The owner's requests, newest first; those before `request_id` if one is given."""

@@ -63,7 +63,7 @@ class Explainer:
         caller = await self._access.caller(principal, request, {})
         asked = _read(request.body)
         if asked.request_id:
-            answer = await self._recent(caller, asked.request_id)
+            answer = await self.recent(caller, asked.request_id)
         elif asked.request is not None:
             answer = await self._given(caller, _api(asked.api), asked.request)
         elif asked.earlier is not None and asked.later is not None:
@@ -72,7 +72,8 @@ class Explainer:
             raise Misuse("send request_id, or request, or earlier and later")
         reply.send(200, _JSON, msgspec.json.encode(answer))
 
-    async def _recent(self, caller: Caller, request_id: str) -> dict[str, Any]:
+    async def recent(self, caller: Caller, request_id: str) -> dict[str, Any]:
+        """The answer about one of the caller's own requests. Raises `NotFound`, `Misuse`."""
         recent = self._recents.get(request_id)
         if recent is None or recent.principal != caller.principal.uid:
             raise NotFound(

@@ -65,3 +65,18 @@ def test_an_act_that_forgot_to_ask_does_not_happen(world: World) -> None:
             act.tx.orgs.create("new")
     with pytest.raises(NotFound):
         world.service.orgs.show(LOCAL_OPERATOR, "new")
+
+
+def test_the_newest_entries_come_first_page_by_page(world: World) -> None:
+    audit = world.service.audit
+    whole = audit.list(LOCAL_OPERATOR, after=0, limit=1000).data
+    found: list[object] = []
+    before: int | None = None
+    while True:
+        page = audit.newest(LOCAL_OPERATOR, before=before, limit=4)
+        found += page.data
+        if page.next is None:
+            break
+        before = int(page.next)
+    assert found == whole[::-1]
+    assert len(found) > 8

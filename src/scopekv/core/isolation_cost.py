@@ -1,0 +1,51 @@
+"""What isolation costs: tokens that one cache for everybody would have had, and ours had not.
+
+Nothing is shared by this: it remembers which prefixes were sent, and by whom first, and only
+counts. The count speaks of other callers' texts, so it is for the operator alone (L10).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Hashable
+
+TOKEN_BYTES = 4
+SEVERAL = object()  # sent by more than one caller
+
+
+class IsolationCost:
+    """Bounded memory of prefixes, in blocks. `secret`: random bytes of this process.
+
+    Cost: one short hash per block, and about 150 bytes for each that is remembered.
+    """
+
+    def __init__(self, secret: bytes, blocks_max: int = 200_000) -> None:
+        self._secret, self._blocks_max = secret, blocks_max
+        self._senders: OrderedDict[bytes, Hashable] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._senders)
+
+    def note(self, sender: str, packed: bytes, block_size: int, cached: int) -> int:
+        """Remember a prompt (4 bytes a token); return what isolation cost it, in tokens.
+
+        At most that: blocks which an unscoped cache would have evicted meanwhile count as well.
+        Blocks that the sender had sent before are no cost of isolation, however they were lost.
+        """
+        step = block_size * TOKEN_BYTES
+        state, seen_by_any, seen_by_sender = self._secret, 0, 0
+        follows = own = True
+        for end in range(step, len(packed) - TOKEN_BYTES + 1, step):
+            block = packed[end - step : end]
+            state = hashlib.blake2b(block, key=state, digest_size=16).digest()
+            first = self._senders.get(state)
+            follows = follows and first is not None
+            own = own and first is not None and first in (sender, SEVERAL)
+            seen_by_any += follows
+            seen_by_sender += own
+            self._senders[state] = sender if first in (None, sender) else SEVERAL
+            self._senders.move_to_end(state)
+        while len(self._senders) > self._blocks_max:
+            self._senders.popitem(last=False)
+        return max(0, seen_by_any * block_size - max(cached, seen_by_sender * block_size))

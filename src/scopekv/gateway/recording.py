@@ -1,0 +1,134 @@
+"""Counts what answers said, in memory, and adds it to the tallies every few seconds.
+
+A request never waits for the disk, and a tally that cannot be kept is lost, never a request (L8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from scopekv.core.isolation_cost import IsolationCost
+from scopekv.core.scopes import ScopeKind
+from scopekv.core.tallies import WINDOWS, Answered, Medium, Place, Tally, Window, places
+from scopekv.errors import Unavailable
+from scopekv.gateway.instances import Instance, Isolation
+from scopekv.gateway.passing import Told
+from scopekv.gateway.prompts import Prompt
+from scopekv.gateway.reading import Job
+from scopekv.gateway.usage import Shares, Usage
+from scopekv.ports import Tallies
+
+KEEP_SECONDS = 5.0
+PLACES_MAX = 50_000  # tallies that wait to be kept; others are not counted meanwhile
+BLOCK_TOKENS = 32  # where an instance does not tell
+log = logging.getLogger("scopekv.recording")
+
+
+class Recorder:
+    """Use: `start`, `note` for each answer, then `stop`."""
+
+    def __init__(self, tallies: Tallies, *, clock: Callable[[], float] = time.time) -> None:
+        self._tallies, self._clock = tallies, clock
+        self._cost = IsolationCost(secrets.token_bytes(16))
+        self._waiting: dict[Place, Tally] = {}
+        self._keeping = asyncio.Lock()
+        self._trouble = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Keep what is counted, and close the tallies."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await self.keep()
+        await asyncio.to_thread(self._tallies.close)
+
+    def note(self, job: Job, instance: Instance, prompt: Prompt, told: Told) -> None:
+        """Count one answer; one that tells no usage is not counted."""
+        if told.usage is None:
+            return
+        tally = self._answered(job, instance, prompt, told, told.usage).tally()
+        start = WINDOWS[Window.HOUR].start_of(self._clock())
+        who = job.caller.principal
+        name = instance.address.name
+        for place in places(start, org=who.org_uid, account=who.uid, instance=name):
+            before = self._waiting.get(place)
+            if before is not None:
+                self._waiting[place] = before + tally
+            elif len(self._waiting) < PLACES_MAX:
+                self._waiting[place] = tally
+
+    async def keep(self) -> None:
+        """Add what is counted to the tallies; what they cannot take now is tried again."""
+        async with self._keeping:
+            taken, self._waiting = self._waiting, {}
+            if not taken:
+                return
+            try:
+                await asyncio.to_thread(self._tallies.add, taken, self._clock())
+            except Unavailable as error:
+                if str(error) != self._trouble:
+                    log.error("tallies of requests cannot be kept: %s", error)
+                self._trouble = str(error)
+                self._put_back(taken)
+            else:
+                self._trouble = ""
+
+    def _put_back(self, taken: dict[Place, Tally]) -> None:
+        for place, tally in self._waiting.items():
+            taken[place] = taken[place] + tally if place in taken else tally
+        self._waiting = dict(list(taken.items())[-PLACES_MAX:])
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            await self.keep()
+
+    def _answered(
+        self, job: Job, instance: Instance, prompt: Prompt, told: Told, usage: Usage
+    ) -> Answered:
+        rows = Shares(prompt.segments).detail(usage)["segments"]
+        block = instance.block_size or BLOCK_TOKENS
+        others = 0
+        if prompt.tokens is not None and usage.cached is not None:
+            sender = job.caller.principal.uid
+            others = self._cost.note(sender, prompt.tokens.packed, block, usage.cached)
+        measured = instance.isolation is not Isolation.NONE and instance.load.samples
+        return Answered(
+            input=_by_kind(rows, "tokens"),
+            cached=_by_kind(rows, "cached_tokens"),
+            fetched=_fetched(told.report, block) if told.whole else None,
+            first_token_seconds=told.first_at - job.began if told.first_at is not None else None,
+            only_others=others,
+            curve=instance.load.curve() if measured else None,
+        )
+
+
+def _by_kind(rows: list[dict[str, Any]], name: str) -> dict[ScopeKind, int]:
+    found: dict[ScopeKind, int] = {}
+    for row in rows:
+        kind = ScopeKind(row["scope"])
+        found[kind] = found.get(kind, 0) + max(0, int(row.get(name, 0)))
+    return found
+
+
+def _fetched(report: Any, block: int) -> dict[Medium, int]:
+    """Tokens of blocks that were fetched; an engine without tiers reports nothing."""
+    blocks = report.get("fetched_blocks") if isinstance(report, dict) else None
+    if not isinstance(blocks, dict):
+        return {}
+    return {
+        Medium(name): count * block
+        for name, count in blocks.items()
+        if name in (Medium.DIRECTORY, Medium.VALKEY, Medium.S3) and isinstance(count, int)
+    }
