@@ -95,15 +95,10 @@ def _no_fence(patch: Patch) -> None:
     patch.setattr(Keyring, "fence", _always(None))
 
 
-def engine_memory_is_not_purged(patch: Patch) -> None:
-    """The engine does not know which blocks are of a scope, and fences nothing."""
+def memory_is_not_purged(patch: Patch) -> None:
+    """A purge leaves engine memory and host memory as they are, and fences nothing."""
     _no_fence(patch)
     patch.setattr(BlockLedger, "tagged", _always([]))
-
-
-def host_memory_is_not_purged(patch: Patch) -> None:
-    """A purge leaves host memory out, and fences nothing."""
-    _no_fence(patch)
     patch.setattr(HostMemory, "purge", _always(0))
 
 
@@ -202,8 +197,7 @@ BUGS: dict[str, tuple[Plant, ...]] = {
     "no_leak": (scopes_left_out_of_tags, digests_not_checked, straddling_blocks_are_wide),
     "no_wrong_bytes": (corruption_is_served,),
     "revocation_holds": (
-        engine_memory_is_not_purged,
-        host_memory_is_not_purged,
+        memory_is_not_purged,
         tiers_are_not_purged,
     ),
     "conservation": (pins_are_kept, evicted_bytes_stay_booked),
