@@ -20,7 +20,6 @@ from scopekv.core.replay import UseLedger
 from scopekv.core.scopes import ScopeId
 from scopekv.engines.vllm.ledger import BlockLedger
 from scopekv.errors import Corrupt
-from scopekv.simulate.fuzz.memory import HostMemory
 from scopekv.store.counts import Counts
 from scopekv.store.fence import Fence
 from scopekv.store.index import Index
@@ -95,11 +94,10 @@ def _no_fence(patch: Patch) -> None:
     patch.setattr(Keyring, "fence", _always(None))
 
 
-def memory_is_not_purged(patch: Patch) -> None:
-    """A purge leaves engine memory and host memory as they are, and fences nothing."""
+def engine_memory_is_not_purged(patch: Patch) -> None:
+    """The engine does not know which blocks are of a scope, and fences nothing."""
     _no_fence(patch)
     patch.setattr(BlockLedger, "tagged", _always([]))
-    patch.setattr(HostMemory, "purge", _always(0))
 
 
 def tiers_are_not_purged(patch: Patch) -> None:
@@ -197,7 +195,7 @@ BUGS: dict[str, tuple[Plant, ...]] = {
     "no_leak": (scopes_left_out_of_tags, digests_not_checked, straddling_blocks_are_wide),
     "no_wrong_bytes": (corruption_is_served,),
     "revocation_holds": (
-        memory_is_not_purged,
+        engine_memory_is_not_purged,
         tiers_are_not_purged,
     ),
     "conservation": (pins_are_kept, evicted_bytes_stay_booked),
