@@ -20,7 +20,6 @@ from scopekv.core.replay import UseLedger
 from scopekv.core.scopes import ScopeId
 from scopekv.engines.vllm.ledger import BlockLedger
 from scopekv.errors import Corrupt
-from scopekv.simulate.fuzz.memory import HostMemory
 from scopekv.store.counts import Counts
 from scopekv.store.fence import Fence
 from scopekv.store.index import Index
@@ -99,12 +98,6 @@ def engine_memory_is_not_purged(patch: Patch) -> None:
     """The engine does not know which blocks are of a scope, and fences nothing."""
     _no_fence(patch)
     patch.setattr(BlockLedger, "tagged", _always([]))
-
-
-def host_memory_is_not_purged(patch: Patch) -> None:
-    """A purge leaves host memory out, and fences nothing."""
-    _no_fence(patch)
-    patch.setattr(HostMemory, "purge", _always(0))
 
 
 def tiers_are_not_purged(patch: Patch) -> None:
@@ -203,7 +196,6 @@ BUGS: dict[str, tuple[Plant, ...]] = {
     "no_wrong_bytes": (corruption_is_served,),
     "revocation_holds": (
         engine_memory_is_not_purged,
-        host_memory_is_not_purged,
         tiers_are_not_purged,
     ),
     "conservation": (pins_are_kept, evicted_bytes_stay_booked),
