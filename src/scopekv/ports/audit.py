@@ -32,7 +32,8 @@ class AuditHead:
 class AuditLog(Protocol):
     """The append-only, hash-chained log. There is no way to change or remove an entry.
 
-    `last`: its length. `verify` recomputes the chain and returns its head; `Corrupt` names the first bad entry.
+    `last`: its length. `verify` recomputes the chain and returns its head; `Corrupt` names the
+    first bad entry.
     """
 
     def append(
