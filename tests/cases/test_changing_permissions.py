@@ -78,7 +78,8 @@ async def test_i14_a_change_during_a_request_counts_for_the_next_one(
         assert await ask("alice") == 0
         stage.engine.behaviour = Behaviour(head_seconds=0.3)
         running = asyncio.ensure_future(ask("ann"))
-        await asyncio.sleep(0.1)
+        while not stage.engine.seen.running:  # the engine has it: it was decided before the change
+            await asyncio.sleep(0.005)
         groups = stage.deployment.administration.groups
         groups.set_member(LOCAL_OPERATOR, "acme", "eng", "ann", inside=False)
         await running
