@@ -1,4 +1,4 @@
-"""Tallies in a SQLite file of their own; why: docs/decisions/0012-console.md."""
+"""Tallies in a SQLite file of their own; why: docs/decisions/0013-console.md."""
 
 from __future__ import annotations
 
