@@ -1,6 +1,7 @@
 """Audits catch planted faults; `benchmarks/planted.py` does it for all of them, many times.
 
-Here: every fault names a check that there is, and one of each audit is caught.
+Here: every fault names a check that there is, and two are caught. None of those that show in time:
+a test has no say in how busy its machine is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from _planted_audits import AUDITS, Run
 from planted import wilson
 
-ONE_OF_EACH = ("digest_not_checked", "name_unkeyed", "denied_faster_than_miss")
+CAUGHT_HERE = ("digest_not_checked", "name_unkeyed")
 
 
 def test_there_are_faults_for_every_audit() -> None:
@@ -28,7 +29,7 @@ def test_there_are_faults_for_every_audit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ONE_OF_EACH)
+@pytest.mark.parametrize("kind", CAUGHT_HERE)
 async def test_a_planted_fault_breaks_the_check_that_is_named_for_it(
     tmp_path: Path, model: SimulatedModel, kind: str
 ) -> None:

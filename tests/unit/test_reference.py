@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -37,8 +39,11 @@ def page(name: str) -> str:
     return (ROOT / "docs" / "reference" / name).read_text("utf-8")
 
 
-def test_no_page_is_stale(reference: ModuleType) -> None:
-    assert reference.stale() == [], "run: .venv/bin/python scripts/reference.py"
+def test_no_page_is_stale() -> None:
+    """In a process of its own: click remembers how a command was called in this one."""
+    call = [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_setting_is_there() -> None:
