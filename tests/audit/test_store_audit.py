@@ -110,7 +110,7 @@ async def test_a_tier_that_serves_what_was_changed_is_found(
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         async with tier_place(tmp_path, model, [str(tmp_path / "tier")]) as place:
-            result = await place.audit(TAMPER)
+            result = await place.audit(TAMPER, revoke=place.revoke)
     check = check_of(result, "store.tamper.directory")
     assert check.verdict is Verdict.BROKEN
     assert result.figures["tampers_served"]
@@ -139,6 +139,8 @@ async def test_every_kind_of_store_holds(
     urls = [str(tmp_path / "tier"), *(server.url() for server in servers)]
     async with tier_place(tmp_path, model, urls) as place:
         result = await place.audit(TAMPER, revoke=place.revoke)
+        if "no answer within" in str(not_held(result)):  # a server that stalls proves nothing
+            result = await place.audit(TAMPER, revoke=place.revoke)
     assert not_held(result) == {}
     for kind in ("directory", "valkey", "s3"):
         assert check_of(result, f"store.tamper.{kind}").verdict is Verdict.HELD

@@ -21,11 +21,14 @@ PROMPT = "the sentence that no log may hold"
 
 @pytest.fixture
 def root_logger() -> Iterator[logging.Logger]:
-    logger = logging.getLogger()
-    before, level = logger.handlers[:], logger.level
+    """As a new process has it: `scopekv bench`, run before in this one, quietens our own."""
+    logger, ours = logging.getLogger(), logging.getLogger("scopekv")
+    before, level, own = logger.handlers[:], logger.level, ours.level
+    ours.setLevel(logging.NOTSET)
     yield logger
     logger.handlers[:] = before
     logger.setLevel(level)
+    ours.setLevel(own)
 
 
 def test_a_line_is_one_object_whatever_the_message_holds() -> None:
