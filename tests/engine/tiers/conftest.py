@@ -1,12 +1,12 @@
 """An engine with every tier: host memory, a directory, Valkey and S3, each a real server.
 
-Its cache can be emptied from the nearest tier outwards, so that a test knows what serves a hit.
+Its memory can be emptied and its outer tiers shut, so that a test knows what serves a hit.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from scopekv.adapters.objects import open_store
 from scopekv.cli.running import free_port
 from scopekv.cli.up import plugin_environment
 from scopekv.engines.embedded import EmbeddedEngines, EngineInstance
 from scopekv.engines.tiers import parse_tiers
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.gateway.settings import GatewaySettings
-from scopekv.ports import ObjectStore
 from scopekv.simulate.client import PlainClient
 from scopekv.simulate.deployment import Deployment
-from scopekv.store.settings import TierSettings
 from tests.contracts.object_servers import (
     ACCESS_KEY,
     SECRET_KEY,
@@ -34,14 +31,15 @@ from tests.contracts.object_servers import (
 )
 from tests.engine.conftest import settings_of
 
-# On a busy machine computing may beat a fetch, and then it is what is done (L9): ask again.
+READ_SECONDS = 600
+# A fetch that stalls on a busy machine is given up, and its blocks are computed (L9): ask again.
 TRIES = 6
 OUTER = ("directory", "valkey", "s3")
 
 
 @dataclass(slots=True)
 class Tiered:
-    """The engine, the gateway before it, and its stores as their owner sees them."""
+    """The engine, the gateway before it, and the folder of its directory tier."""
 
     deployment: Deployment
     engine: EngineInstance
@@ -49,20 +47,31 @@ class Tiered:
     direct: PlainClient
     client: PlainClient
     folder: Path
-    stores: dict[str, ObjectStore]
 
-    async def forget(self, *, host: bool) -> None:
-        """Empty the engine's own memory, and host memory too."""
-        path = f"/reset_prefix_cache?reset_external={str(host).lower()}"
+    async def forget(self, *, host: bool, read: Sequence[str] = OUTER) -> None:
+        """Empty the engine's own memory, and host memory too.
+
+        Of the outer tiers those of `read` serve from now on, whatever it costs: computing may beat
+        a fetch on a busy machine, and would be what is done (L9).
+        """
+        media = ["engine", "host"] if host else ["engine"]
+        body = {"media": media, "read": list(read), "seconds": READ_SECONDS}
         for _ in range(100):
-            answer = await self.direct.send("POST", path, key=self.engine.api_key)
-            if answer.json["success"]:
+            answer = await self._engine("POST", "/v1/scopekv/forget", body)
+            if not any(line["busy"] for line in answer["lines"]):
                 return
             await self.settled()
         raise AssertionError("the engine does not let go of its blocks")
 
     async def settled(self) -> dict[str, Any]:
-        """Wait until no tier has a job; return the tiers' report."""
+        """Wait until no tier has a job; return the tiers' report.
+
+        vLLM stores a request's last blocks to host memory with its next step, and from there with
+        one more: make it take two.
+        """
+        step = {"model": self.client.model, "prompt": [1], "max_tokens": 1}
+        for _ in range(2):
+            await self._engine("POST", "/v1/completions", step)
         for _ in range(400):
             report = await self.report()
             if not report["pending"]:
@@ -71,23 +80,12 @@ class Tiered:
         raise AssertionError("the tiers never come to rest")
 
     async def report(self) -> dict[str, Any]:
-        answer = await self.direct.send("GET", "/v1/scopekv/tiers", key=self.engine.api_key)
+        return await self._engine("GET", "/v1/scopekv/tiers")
+
+    async def _engine(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        answer = await self.direct.send(method, path, body, key=self.engine.api_key)
+        assert answer.status == 200, (path, answer.status)
         return dict(answer.json)
-
-    async def wipe(self, *names: str) -> None:
-        """Delete every object of these stores behind the engine's back, and let it forget them.
-
-        What a shared store has is remembered for `presence_seconds`.
-        """
-        for name in names:
-            if name == "directory":
-                for path in (self.folder / "tiers").rglob("r*/*"):
-                    path.unlink()
-            else:
-                store = self.stores[name]
-                store.delete([stat.key for stat in list(store.objects())])
-        if set(names) & set(self.stores):
-            await asyncio.sleep(TierSettings(capacity_bytes=1).presence_seconds + 0.5)
 
 
 @pytest.fixture(scope="session")
@@ -117,9 +115,7 @@ async def tiered(
     folder = tmp_path_factory.mktemp("tiered")
     port = free_port("127.0.0.1")
     deployment = Deployment(folder, GatewaySettings((), port=port, stop_seconds_max=2))
-    urls = {"valkey": valkey.url(), "s3": s3.url()}
     env = plugin_environment(deployment.world, "default", deployment.own_url) | {
-        "VLLM_SERVER_DEV_MODE": "1",  # for /reset_prefix_cache
         "SCOPEKV_VALKEY_PASSWORD": VALKEY_PASSWORD,
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -130,23 +126,20 @@ async def tiered(
             "host=256MiB",
             f"directory={folder / 'tiers'},1GiB",
             f"valkey://127.0.0.1:{valkey.ports[0]}/0,1GiB",
-            f"{urls['s3'].partition('&access_key_id')[0]},1GiB",
+            f"{s3.url().partition('&access_key_id')[0]},1GiB",
         )
     )
     engines = EmbeddedEngines(replace(settings, tiers=tiers))
     await engines.start()
-    stores = {name: open_store(url) for name, url in urls.items()}
     try:
         await engines.wait_ready()
         (engine,) = engines.instances
         await deployment.start([InstanceAddress(engine.name, engine.url, engine.api_key)])
         client = PlainClient(deployment.url, deployment.gateway.fleet.models()[0])
         direct = PlainClient(engine.url, client.model)
-        yield Tiered(deployment, engine, engines, direct, client, folder, stores)
+        yield Tiered(deployment, engine, engines, direct, client, folder)
         await client.close()
         await direct.close()
     finally:
         await deployment.stop()
         await engines.stop()
-        for store in stores.values():
-            store.close()
