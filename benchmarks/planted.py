@@ -186,7 +186,7 @@ def loaded() -> SimulatedModel:
     return SimulatedModel.load(ensure_model(default_data_dir()), max_model_len=2048)
 
 
-def in_a_process(kind: str, runs: int) -> Kind:
+def in_process(kind: str, runs: int) -> Kind:
     """As `plant`, in a process of the pool."""
     return uvloop.run(plant(kind, runs))
 
@@ -195,7 +195,7 @@ def run(kinds: Sequence[str], runs: int, clean_runs: int, jobs: int) -> dict[str
     found: dict[str, Kind] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        for kind, one in zip(kinds, pool.map(in_a_process, kinds, [runs] * len(kinds)), strict=True):
+        for kind, one in zip(kinds, pool.map(in_process, kinds, [runs] * len(kinds)), strict=True):
             found[kind] = one
             print(f"{kind}: {one.caught} of {runs}", flush=True)
     tidy = uvloop.run(clean(clean_runs))
