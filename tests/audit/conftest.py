@@ -100,8 +100,10 @@ def audited(tmp_path: Path, model: SimulatedModel) -> Open:
                     engine.put_behind(tiers)
                     stack.callback(tiers.close)
                 engines.append(await stack.enter_async_context(engine))
+            named = {f"engine-{number}": engine for number, engine in enumerate(engines)}
             await deployment.start(
-                [InstanceAddress(f"engine-{n}", e.url, e.api_key) for n, e in enumerate(engines)]
+                [InstanceAddress(name, one.url, one.api_key) for name, one in named.items()],
+                restart=lambda name: named[name].restart(),
             )
             registrar = stack.enter_context(registered(deployment.world.registry, run))
             yield Audited(deployment, engines, registrar)

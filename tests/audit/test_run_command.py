@@ -37,7 +37,9 @@ async def test_one_command_leads_to_a_signed_report(audited: Open, tmp_path: Pat
         secrets = [*stage.target.keys.values(), *(one.api_key for one in stage.target.engines)]
     assert process.returncode == 0, err.decode()
     found = json.loads(out)
-    assert found["audits"][0]["cells_forbidden"] > 100
+    (isolation,) = found["audits"]
+    assert isolation["cells_forbidden"] > 100
+    assert "isolation.restart.engine-0" in {check["name"] for check in isolation["checks"]}
     assert {"The store audit", "The timing audit"} <= {one["what"] for one in found["not_tested"]}
     assert verify_report(tmp_path / "report", found["fingerprint"]).exit_code == 0
     for path in (tmp_path / "report").iterdir():

@@ -101,7 +101,8 @@ def up(
             found = tuple(InstanceAddress(i.name, i.url, i.api_key) for i in engines.instances)
             full = replace(gateway_settings, instances=found)
             shown = demo.prepare(world.registry) if with_demo else None
-            gateway = await stack.enter_async_context(gateway_running(full, world))
+            running = gateway_running(full, world, restart=engines.restart)
+            gateway = await stack.enter_async_context(running)
             stack.enter_context(described(folder, full))
             if shown is not None:
                 with console.status("Reading the public document into the cache ..."):

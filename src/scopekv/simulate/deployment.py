@@ -15,6 +15,7 @@ from scopekv.errors import Misuse
 from scopekv.gateway.administration import LOCAL_OPERATOR, Administration
 from scopekv.gateway.app import Gateway
 from scopekv.gateway.instances import InstanceAddress
+from scopekv.gateway.instances_http import Restart
 from scopekv.gateway.settings import GatewaySettings
 
 
@@ -51,10 +52,12 @@ class Deployment:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.gateway.port}"
 
-    async def start(self, engines: Sequence[InstanceAddress]) -> Self:
+    async def start(
+        self, engines: Sequence[InstanceAddress], *, restart: Restart | None = None
+    ) -> Self:
         """Start the gateway in front of these engines and wait until they are warm."""
         settings = replace(self._settings, instances=tuple(engines))
-        self._gateway = Gateway(settings, self.world)
+        self._gateway = Gateway(settings, self.world, restart=restart)
         await self._gateway.start()
         await self._gateway.warmer.settle()
         return self

@@ -58,7 +58,9 @@ class NotDone(click.ClickException):
     help=f"Of {', '.join(p for p in Place if p is not Place.ANY)}. [default: all there are]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Repeats an audit. [default: any]")
-@click.option("--quick", is_flag=True, help="Chats alone, and changes in the first tier alone.")
+@click.option(
+    "--quick", is_flag=True, help="Chats alone, changes in the first tier alone, no restarts."
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @json_option
 def isolation(
