@@ -135,8 +135,15 @@ def interruptible(body: Callable[[], Awaitable[T]]) -> T:
 
     async def main() -> T:
         working = asyncio.ensure_future(body())
+        asked: list[int] = []
+
+        def stop(number: int) -> None:
+            if not asked:
+                working.cancel()
+            asked.append(number)
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
         return await working
 
     try:
