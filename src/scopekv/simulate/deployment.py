@@ -20,14 +20,17 @@ from scopekv.gateway.settings import GatewaySettings
 
 
 class Deployment:
-    """One gateway over one SQLite registry. Use: `start`, then `stop`; once each.
+    """One gateway over one registry. Use: `start`, then `stop`; once each.
 
-    `world` may be replaced before `start`, for a registry that misbehaves.
+    `registry`: a PostgreSQL URL; empty: SQLite in the folder. `world` may be replaced before
+    `start`, for a registry that misbehaves.
     """
 
-    def __init__(self, folder: Path, settings: GatewaySettings | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: GatewaySettings | None = None, *, registry: str = ""
+    ) -> None:
         self.registry_file = folder / "registry.db"
-        self.world: World = open_world(folder, f"sqlite:///{self.registry_file}")
+        self.world: World = open_world(folder, registry or f"sqlite:///{self.registry_file}")
         self.administration = Administration(self.world.registry)
         self._settings = settings or GatewaySettings((), port=0, stop_seconds_max=0.5)
         self._gateway: Gateway | None = None

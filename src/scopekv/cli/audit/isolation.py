@@ -144,7 +144,10 @@ def interruptible(body: Callable[[], Awaitable[T]]) -> T:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
-        return await working
+        found = await working
+        if asked:
+            raise asyncio.CancelledError
+        return found
 
     try:
         return uvloop.run(main())

@@ -28,6 +28,7 @@ from scopekv.cli.up import UP_FILE
 from scopekv.core.scopes import Scope
 
 AUDITS = ("isolation", "store", "timing")  # the longest last: a budget cuts it, not the others
+QUICK = Sizes(samples=100, attack_samples=50, prompt_tokens=136)
 _FOREIGN = "it takes an administrator of the deployment; two keys were given"
 
 
@@ -47,6 +48,7 @@ class Choice:
     attacker_key: str | None
     model: str
     equivalence: bool
+    quick: bool
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -105,7 +107,7 @@ def own_plan(choice: Choice, step: Step) -> Plan:
 
 
 async def _isolation(choice: Choice, step: Step, target: IsolationTarget) -> AuditResult:
-    settings = await settings_for(target, choice.seed, (), quick=False)
+    settings = await settings_for(target, choice.seed, (), quick=choice.quick)
     return await audit_isolation(target, settings, _named("isolation", step))
 
 
@@ -190,7 +192,7 @@ async def _timing(choice: Choice, step: Step, url: str, parties: Parties) -> Aud
         return await TimingAudit(
             endpoint=endpoint,
             parties=parties,
-            sizes=Sizes(equivalence=choice.equivalence),
+            sizes=QUICK if choice.quick else Sizes(equivalence=choice.equivalence),
             seed=choice.seed,
             step=_named("timing", step),
             model=choice.model,
