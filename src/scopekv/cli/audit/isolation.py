@@ -88,6 +88,7 @@ def isolation(
     documents named audit-..., attacks with them, and removes them all, also after Ctrl-C. Run it
     where the registry is. With the engines' keys, which that file has, it leaves a block in one
     tier alone, and sends them false tickets; other users lose what engine and host memory had.
+    Engines that `scopekv up` runs are restarted once each; --quick restarts none.
 
     \b
     Exit codes: 0 held; 1 broken; 2 nothing proved, or it could not be carried out;
