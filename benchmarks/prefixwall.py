@@ -1,6 +1,9 @@
 """Share until a colleague touches it, then isolate: what that saves and leaks, beside our default.
 
-    python benchmarks/prefixwall.py [--seeds 20] [--requests 2000] [--json FILE]
+    python benchmarks/prefixwall.py [--seeds 20] [--requests 2000] [--planner SIZES] [--json FILE]
+
+`--planner orgs=20,users=400,documents=100`: the requests of `scopekv simulate synthetic:SIZES` from
+its tenants, in blocks of 512 tokens.
 
 One workload, four ways to share (a model of them: unbounded caches, blocks as the engine hashes
 them, no gateway):
@@ -25,12 +28,14 @@ import json
 import random
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from scopekv.simulate.fleet.asking import workload_of
+from scopekv.simulate.fleet.tenants import TenantSpec
 from scopekv.simulate.prefix_cache import BlockHash, PrefixCache
 
 BLOCK = 32
@@ -41,6 +46,7 @@ SYSTEM, DOCUMENT, PASTED, QUESTION = 600, 1600, 500, 60  # tokens
 
 Member = tuple[int, int]  # organisation, number in it
 Owner = str | int | Member  # everybody, an organisation, a member
+Name = BlockHash | int  # of a block, equal where all tokens up to its end are
 
 
 @dataclass(frozen=True)
@@ -53,26 +59,62 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Sent:
+class Chat:
     org: int
     user: Member
     parts: tuple[Part, ...]
 
-    @property
-    def tokens(self) -> list[int]:
-        return [token for part in self.parts for token in part.tokens]
+    def sent(self, cache: PrefixCache) -> Sent:
+        """As blocks. A block with the first token of a narrower part is that part's."""
+        tokens = [token for part in self.parts for token in part.tokens]
+        document = len(self.parts[0].tokens) if self.parts[0].published else 0
+        shared = sum(len(part.tokens) for part in self.parts if part.published or part.system)
+        names = cache.hashes(tokens, lambda _start, _end: ())
+        return Sent(
+            *(self.org, self.user, tuple(names), document // BLOCK, shared // BLOCK),
+            tokens=len(tokens),
+            block_tokens=BLOCK,
+        )
 
-    def published(self, end: int) -> bool:
-        """Whether all before `end` is a published document."""
-        return self.parts[0].published and end <= len(self.parts[0].tokens)
 
-    def instructed(self, end: int) -> bool:
-        """Whether all before `end` is published or a system message."""
-        own = [len(part.tokens) for part in self.parts if part.published or part.system]
-        return end <= sum(own)
+@dataclass(frozen=True)
+class Sent:
+    """A request as whole blocks: so many published, then so many of instructions, then the rest."""
+
+    org: int
+    user: Member
+    names: tuple[Name, ...]
+    published: int
+    instructed: int  # published ones included
+    tokens: int
+    block_tokens: int
 
 
-def workload(seed: int, requests: int) -> Iterator[Sent]:
+def planned(seed: int, requests: int, *, sizes: str) -> Iterator[Sent]:
+    """What `scopekv simulate synthetic:SIZES` replays, by the same tenants."""
+    text = f"synthetic:{sizes},requests={requests},seed={seed}"
+    workload = workload_of(text, limit=None, block_tokens=None, arrivals={})
+    tenancy = workload.tenancy(TenantSpec(), seed)
+    for request in workload.requests():
+        placed = tenancy.place(request)
+        tenant, layers = placed.tenant, placed.layers
+        yield Sent(
+            tenant.org,
+            (tenant.org, tenant.user),
+            tuple(request.block_ids),
+            layers.public_blocks,
+            layers.org_blocks,
+            tokens=request.input_tokens,
+            block_tokens=request.block_tokens,
+        )
+
+
+def own(seed: int, requests: int) -> Iterator[Sent]:
+    cache = PrefixCache(block_size=BLOCK, blocks_max=1)  # for its hashes alone
+    return (chat.sent(cache) for chat in chats_of(seed, requests))
+
+
+def chats_of(seed: int, requests: int) -> Iterator[Chat]:
     """Conversations in applications of organisations: half about a published document, a fifth
     about a text that colleagues pass around, the rest about nothing in common."""
     dice = random.Random(seed)
@@ -83,13 +125,13 @@ def workload(seed: int, requests: int) -> Iterator[Sent]:
     systems = {(org, app): text(SYSTEM) for org in range(ORGS) for app in range(APPS)}
     documents = [text(DOCUMENT) for _ in range(DOCUMENTS)]
     pasted: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
-    chats: list[Sent] = []
+    chats: list[Chat] = []
     for _ in range(requests):
         if chats and dice.random() < 0.6:
             at = dice.randrange(len(chats))
             old = chats[at]
             grown = Part((*old.parts[-1].tokens, *text(120), *text(QUESTION)))
-            chats[at] = Sent(old.org, old.user, (*old.parts[:-1], grown))
+            chats[at] = Chat(old.org, old.user, (*old.parts[:-1], grown))
             yield chats[at]
             continue
         org = dice.randrange(ORGS)
@@ -102,7 +144,7 @@ def workload(seed: int, requests: int) -> Iterator[Sent]:
                 pasted[org].append(text(PASTED))
             parts.append(Part(dice.choice(pasted[org])))
         parts.append(Part(text(QUESTION)))
-        chats.append(Sent(org, (org, dice.randrange(USERS)), tuple(parts)))
+        chats.append(Chat(org, (org, dice.randrange(USERS)), tuple(parts)))
         chats = chats[-40:]
         yield chats[-1]
 
@@ -111,46 +153,44 @@ def workload(seed: int, requests: int) -> Iterator[Sent]:
 class Mode:
     """One way to share. Blocks are kept by the hash of all tokens up to their end and their owner.
 
-    `owner`: of the block that ends at a token. `walls`: see the module. `warm`: published documents
+    `owner`: of a block, by its place. `walls`: see the module. `warm`: published documents
     are there before anybody asks. `made`: who computed what is kept.
     """
 
     owner: Callable[[Sent, int], Owner]
     walls: bool = False
     warm: bool = False
-    made: dict[tuple[BlockHash, Owner], Member] = field(default_factory=dict)
-    walled: set[tuple[int, BlockHash]] = field(default_factory=set)
-    touched: set[tuple[BlockHash, Member]] = field(default_factory=set)
+    made: dict[tuple[Name, Owner], Member] = field(default_factory=dict)
+    walled: set[tuple[int, Name]] = field(default_factory=set)
+    touched: set[tuple[Name, Member]] = field(default_factory=set)
     hit_tokens: int = 0
     tokens: int = 0
     bits: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
 
-    def serve(self, sent: Sent, hashes: Sequence[BlockHash]) -> None:
+    def serve(self, sent: Sent) -> None:
         """One request: read what is there from the first block on, compute the rest."""
         hits, told = 0, set[str]()
-        for at, name in enumerate(hashes):
-            end = (at + 1) * BLOCK
-            if self.warm and sent.published(end):
+        for at, name in enumerate(sent.names):
+            if self.warm and at < sent.published:
                 hits += 1
                 continue
-            key = (name, self._owner(sent, name, end))
+            walled = (sent.org, name) in self.walled
+            key = (name, sent.user if walled else self.owner(sent, at))
             maker = self.made.get(key)
             if maker is None or hits < at:
                 self.made.setdefault(key, sent.user)
                 continue
             hits += 1
             if maker != sent.user:
-                told |= self._touch(sent, key, maker, end)
+                told |= self._touch(sent, key, maker, at)
         self.bits.update(told)
-        self.tokens += len(sent.tokens)
-        self.hit_tokens += hits * BLOCK
-        self.seconds.append((len(sent.tokens) - hits * BLOCK) / TOKENS_PER_SECOND)
+        self.tokens += sent.tokens
+        hit_tokens = min(hits * sent.block_tokens, sent.tokens)
+        self.hit_tokens += hit_tokens
+        self.seconds.append((sent.tokens - hit_tokens) / TOKENS_PER_SECOND)
 
-    def _owner(self, sent: Sent, name: BlockHash, end: int) -> Owner:
-        return sent.user if (sent.org, name) in self.walled else self.owner(sent, end)
-
-    def _touch(self, sent: Sent, key: tuple[BlockHash, Owner], maker: Member, end: int) -> set[str]:
+    def _touch(self, sent: Sent, key: tuple[Name, Owner], maker: Member, at: int) -> set[str]:
         """A member hits what another one computed: what that tells, and the wall it raises."""
         name = key[0]
         if self.walls:
@@ -161,9 +201,9 @@ class Mode:
         if (name, sent.user) in self.touched:
             return set()
         self.touched.add((name, sent.user))
-        if sent.published(end):
+        if at < sent.published:
             return {"documents"}
-        return {"instructions" if sent.instructed(end) else "user_text"}
+        return {"instructions" if at < sent.instructed else "user_text"}
 
     def figures(self) -> dict[str, float]:
         return {
@@ -176,11 +216,11 @@ class Mode:
         }
 
 
-def by_role(sent: Sent, end: int, *, instructions_shared: bool = True) -> Owner:
+def by_role(sent: Sent, at: int, *, instructions_shared: bool = True) -> Owner:
     """The default: the narrowest of the parts up to the block's end."""
-    if sent.published(end):
+    if at < sent.published:
         return "everybody"
-    return sent.org if instructions_shared and sent.instructed(end) else sent.user
+    return sent.org if instructions_shared and at < sent.instructed else sent.user
 
 
 MODES: dict[str, Callable[[], Mode]] = {
@@ -191,15 +231,15 @@ MODES: dict[str, Callable[[], Mode]] = {
 }
 
 
-def run(seeds: int, requests: int) -> dict[str, Any]:
+def run(
+    seeds: int, requests: int, workload: Callable[[int, int], Iterator[Sent]]
+) -> dict[str, Any]:
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for seed in range(seeds):
         modes = {name: make() for name, make in MODES.items()}
-        cache = PrefixCache(block_size=BLOCK, blocks_max=1)  # for its hashes alone
         for sent in workload(seed, requests):
-            hashes = cache.hashes(sent.tokens, lambda _start, _end: ())
             for mode in modes.values():
-                mode.serve(sent, hashes)
+                mode.serve(sent)
         for name, mode in modes.items():
             found[name].append(mode.figures())
         print(f"seed {seed + 1}/{seeds}", end="\r", flush=True)
@@ -220,9 +260,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--planner", metavar="SIZES", help="the planner's synthetic workload")
     parser.add_argument("--json", type=Path, dest="file")
     options = parser.parse_args()
-    figures = run(options.seeds, options.requests)
+    workload = partial(planned, sizes=options.planner) if options.planner else own
+    figures = run(options.seeds, options.requests, workload)
     print(f"{'':12}{'token hit rate':>16}{'TTFT mean':>12}{'TTFT p95':>12}  leaked bits of")
     print(f"{'':52}{'user text':>12}{'documents':>12}{'instructions':>14}")
     for name, one in figures.items():

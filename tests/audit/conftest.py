@@ -22,6 +22,7 @@ from scopekv.simulate.tiers import BLOCK_BYTES, SimulatedTiers
 from scopekv.store.keyring import Keyring
 from scopekv.store.opening import open_tier
 from tests.contracts.object_servers import S3Server, ValkeyServers, free_ports
+from tests.contracts.postgres_server import empty_database, postgres_running
 
 ENGINE_KEY = "engine-key-of-the-audit"
 Open = Callable[..., AbstractAsyncContextManager["Audited"]]
@@ -76,9 +77,11 @@ def audited(tmp_path: Path, model: SimulatedModel) -> Open:
         adapters: tuple[str, ...] = (),
         run: str = "test",
         blocks_max: int = 4096,
+        registry: str = "",
     ) -> AsyncIterator[Audited]:
         (port,) = free_ports(1)
-        deployment = Deployment(tmp_path, GatewaySettings((), port=port, stop_seconds_max=0.5))
+        settings = GatewaySettings((), port=port, stop_seconds_max=0.5)
+        deployment = Deployment(tmp_path, settings, registry=registry)
         engines = []
         async with AsyncExitStack() as stack:
             stack.push_async_callback(deployment.stop)
@@ -100,8 +103,10 @@ def audited(tmp_path: Path, model: SimulatedModel) -> Open:
                     engine.put_behind(tiers)
                     stack.callback(tiers.close)
                 engines.append(await stack.enter_async_context(engine))
+            named = {f"engine-{number}": engine for number, engine in enumerate(engines)}
             await deployment.start(
-                [InstanceAddress(f"engine-{n}", e.url, e.api_key) for n, e in enumerate(engines)]
+                [InstanceAddress(name, one.url, one.api_key) for name, one in named.items()],
+                restart=lambda name: named[name].restart(),
             )
             registrar = stack.enter_context(registered(deployment.world.registry, run))
             yield Audited(deployment, engines, registrar)
@@ -133,6 +138,12 @@ def _running(servers: ValkeyServers | S3Server) -> Iterator[str]:
         yield servers.url()
     finally:
         servers.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with postgres_running() as server:
+        yield empty_database(server, "audited")
 
 
 @pytest.fixture(scope="session")

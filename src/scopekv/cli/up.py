@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from scopekv.cli import demo
-from scopekv.cli.options import data_dir_option, default_data_dir, registry_url
+from scopekv.cli.options import default_data_dir, registry_options, registry_url
 from scopekv.cli.running import check_port, claim, free_port, gateway_running, run
 from scopekv.compose import World, open_world
 from scopekv.engines.embedded import EmbeddedEngines, EngineProgress
@@ -52,7 +52,7 @@ UP_FILE = "up.toml"
     "directory=[PATH,]SIZE, valkey://HOST:PORT,SIZE, s3://BUCKET/PREFIX,SIZE; `none` for none. "
     "All but host memory is sealed.",
 )
-@data_dir_option
+@registry_options
 def up(
     with_demo: bool,
     host: str,
@@ -61,6 +61,7 @@ def up(
     kv_cache_gib: int,
     max_model_len: int,
     tiers: tuple[str, ...],
+    registry: str | None,
     data_dir: Path | None,
 ) -> None:
     """Start engines with a small real model, the gateway and the registry. Ctrl-C ends them all.
@@ -76,11 +77,13 @@ def up(
         console = Console(stderr=True)
         wanted = parse_tiers(tiers)
         # The engines ask the gateway for keys, so its port is known before they start.
-        gateway_settings = GatewaySettings((), host=host, port=port or free_port(host))
+        gateway_settings = GatewaySettings(
+            (), host=host, port=port or free_port(host), registry=registry or ""
+        )
         check_port(host, gateway_settings.port)
         claim(folder)
         model = await asyncio.to_thread(ensure_model, folder, console=console)
-        world = open_world(folder, registry_url(None, folder))
+        world = open_world(folder, registry_url(registry, folder))
         settings = EngineSettings(
             model_dir=model,
             data_dir=folder,
@@ -101,7 +104,8 @@ def up(
             found = tuple(InstanceAddress(i.name, i.url, i.api_key) for i in engines.instances)
             full = replace(gateway_settings, instances=found)
             shown = demo.prepare(world.registry) if with_demo else None
-            gateway = await stack.enter_async_context(gateway_running(full, world))
+            running = gateway_running(full, world, restart=engines.restart)
+            gateway = await stack.enter_async_context(running)
             stack.enter_context(described(folder, full))
             if shown is not None:
                 with console.status("Reading the public document into the cache ..."):
@@ -132,11 +136,12 @@ def plugin_environment(world: World, instance_group: str, broker_url: str) -> di
 def described(folder: Path, settings: GatewaySettings) -> Iterator[None]:
     """Keep `up.toml` in the data directory: where this deployment's gateway and engines are.
 
-    For `scopekv audit`, which reads it where it is told no other. It has the engines' API keys, so
-    it is for the owner alone.
+    For `scopekv audit`, which reads it where it is told no other. It has the engines' API keys, and
+    perhaps the registry's password, so it is for the owner alone.
     """
     path = folder / UP_FILE
     lines = [f"host = {_quoted(settings.host)}", f"port = {settings.port}"]
+    lines.append(f"registry = {_quoted(settings.registry)}")
     for one in settings.instances:
         lines += ["[[instances]]", f"name = {_quoted(one.name)}", f"url = {_quoted(one.url)}"]
         lines.append(f"api_key = {_quoted(one.api_key)}")

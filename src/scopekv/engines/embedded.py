@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from scopekv.engines.process import EngineProcess, describe_exit, log_tail
+from scopekv.engines.process import EngineProcess, describe_exit, is_healthy, log_tail
 from scopekv.engines.settings import EngineSettings, engine_command, engine_environment
-from scopekv.errors import ConfigError, Misuse
+from scopekv.errors import ConfigError, Misuse, NotFound, Unavailable
 
 _POLL_SECONDS = 0.2
-_HEALTH_SECONDS_MAX = 5.0
 _TAIL_LINES = 15
 
 
@@ -71,6 +70,7 @@ class _Slot:
     started: float
     state: EngineState = EngineState.STARTING
     crashes: list[float] = field(default_factory=list)
+    asked: bool = False  # to end, by `restart`: its end is then no crash
 
     def instance(self) -> EngineInstance:
         url = f"http://127.0.0.1:{self.port}"
@@ -145,6 +145,19 @@ class EmbeddedEngines:
             await self._changed.wait_for(lambda: self._failure is not None)
         return self._failure or ""
 
+    async def restart(self, name: str) -> None:
+        """End a ready engine, which then starts anew. Returns once its process has ended.
+
+        Raises `NotFound`, and `Unavailable` while it is not ready.
+        """
+        slot = next((slot for slot in self._slots if slot.name == name), None)
+        if slot is None:
+            raise NotFound(f"there is no engine {name[:120]!r}")
+        if slot.state is not EngineState.READY or slot.asked:
+            raise Unavailable(f"engine {name} is {slot.state}: restart it once it is ready")
+        slot.asked = True
+        await slot.process.stop(self._settings.stop_seconds_max)
+
     async def stop(self) -> None:
         """End every engine, the restarts first. After it no process is left. Safe to call twice."""
         for task in self._tasks:
@@ -201,8 +214,11 @@ class EmbeddedEngines:
             if not was_ready:
                 await self._give_up(slot, f"{problem}\n{self._tail(slot)}")
                 return
-            slot.crashes.append(time.monotonic())
-            delay = restart_delay_seconds(self._settings, slot.crashes, now=time.monotonic())
+            delay: float | None = 0.0
+            if not slot.asked:
+                slot.crashes.append(time.monotonic())
+                delay = restart_delay_seconds(self._settings, slot.crashes, now=time.monotonic())
+            slot.asked = False
             if delay is None:
                 # No log lines here: a crash dump of a serving engine may hold prompts.
                 await self._give_up(slot, f"{problem}, once too often; read {slot.log}")
@@ -221,7 +237,7 @@ class EmbeddedEngines:
         while time.monotonic() - slot.started < limit:
             if slot.process.exit_code is not None:
                 return f"engine {slot.name} did not start: {describe_exit(slot.process.exit_code)}"
-            if await _is_healthy(slot.port):
+            if await is_healthy(slot.port):
                 return None
             self._report(slot, "starting")
             await asyncio.sleep(_POLL_SECONDS)
@@ -274,19 +290,3 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for holder in holders:
             holder.close()
-
-
-async def _is_healthy(port: int) -> bool:
-    """Whether GET /health answers 200. A refused, slow or odd answer is a no."""
-    request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    try:
-        async with asyncio.timeout(_HEALTH_SECONDS_MAX):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                writer.write(request)
-                status = await reader.readline()
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return False
-    return status.split(b" ")[1:2] == [b"200"]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 _TAIL_BYTES = 16_384
+_HEALTH_SECONDS_MAX = 5.0
 
 
 class EngineProcess:
@@ -105,3 +106,19 @@ def log_tail(log: Path, *, lines_max: int, secrets: Iterable[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "[secret]")
     return "\n".join(text.splitlines()[-lines_max:])
+
+
+async def is_healthy(port: int) -> bool:
+    """Whether GET /health answers 200. A refused, slow or odd answer is a no."""
+    request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    try:
+        async with asyncio.timeout(_HEALTH_SECONDS_MAX):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(request)
+                status = await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+    return status.split(b" ")[1:2] == [b"200"]

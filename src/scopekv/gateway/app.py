@@ -30,7 +30,7 @@ from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.http.server import Server
 from scopekv.gateway.identity import Identities
 from scopekv.gateway.instances import Fleet
-from scopekv.gateway.instances_http import InstancesAdmin, state_of
+from scopekv.gateway.instances_http import InstancesAdmin, Restart, state_of
 from scopekv.gateway.leases_http import LEASES_PATH, Leases
 from scopekv.gateway.locating import IndexLocator
 from scopekv.gateway.metrics import InstanceNow, Metrics
@@ -56,7 +56,10 @@ log = logging.getLogger("scopekv.gateway")
 class Gateway:
     """One gateway process. Use: `start`, then `stop`; once each."""
 
-    def __init__(self, settings: GatewaySettings, world: World) -> None:
+    def __init__(
+        self, settings: GatewaySettings, world: World, *, restart: Restart | None = None
+    ) -> None:
+        """`restart`: of an engine by its name, where this process runs the engines."""
         self._settings, self._tracer = settings, world.tracer
         self.port = settings.port
         self.metrics = Metrics(org_label=settings.metrics.org_label)
@@ -102,7 +105,7 @@ class Gateway:
         self.leases = Leases(self.broker, world.instance_secret)
         self.expirer = Expirer(self.fleet, self.broker, self.warmer.unpinned)
         self._administration = Administration(world.registry)
-        self._instances = InstancesAdmin(world.registry, self.fleet)
+        self._instances = InstancesAdmin(world.registry, self.fleet, restart)
         self.locator = IndexLocator(self.fleet, issuer)
         self.router = Router(self.fleet, self.metrics, settings.routing.in_flight_max, self.locator)
         self.room = WaitingRoom(self.fleet, settings.routing)

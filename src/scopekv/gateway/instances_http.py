@@ -3,6 +3,7 @@
     GET  /admin/v1/instances                   {"data": [{"name": ..., "state": ...}]}
     POST /admin/v1/instances/NAME/drain        what is under way ends, nothing new comes
     POST /admin/v1/instances/NAME/resume
+    POST /admin/v1/instances/NAME/restart      only where the gateway's own process runs the engine
 
 Draining is this gateway's alone and ends with it: the others are told one by one.
 """
@@ -10,6 +11,7 @@ Draining is this gateway's alone and ends with it: the others are told one by on
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,13 +24,18 @@ from scopekv.ports import Registry
 
 PATH = "/admin/v1/instances"
 OPERATOR = "operator"
+ACTS = ("drain", "resume", "restart")
+Restart = Callable[[str], Awaitable[None]]  # ends an instance, which then starts anew
 
 
 class InstancesAdmin:
-    """Lists, drains and resumes instances. Only for principals with the role operator."""
+    """Lists, drains, resumes and restarts instances. Only for principals with the role operator.
 
-    def __init__(self, registry: Registry, fleet: Fleet) -> None:
-        self._registry, self._fleet = registry, fleet
+    `restart`: None where somebody else runs the engines.
+    """
+
+    def __init__(self, registry: Registry, fleet: Fleet, restart: Restart | None) -> None:
+        self._registry, self._fleet, self._restart = registry, fleet, restart
 
     @staticmethod
     def takes(path: str) -> bool:
@@ -41,17 +48,28 @@ class InstancesAdmin:
         if not parts and request.method == "GET":
             if not allowed:
                 raise ScopeDenied("instances are for the operator role")
-            return {"data": [_row(instance) for instance in self._fleet.instances]}
-        if len(parts) != 2 or parts[1] not in ("drain", "resume"):
-            raise NotFound(f"there is no {request.path[:120]!r}; it takes NAME/drain and resume")
+            rows = [_row(instance) for instance in self._fleet.instances]
+            return {"data": rows, "restartable": self._restart is not None}
+        if len(parts) != 2 or parts[1] not in ACTS:
+            raise NotFound(f"there is no {request.path[:120]!r}; NAME takes {', '.join(ACTS)}")
         if request.method != "POST":
             raise Misuse(f"{request.path[:120]!r} takes POST")
         await self._audit(principal, parts[1], parts[0][:120], allowed=allowed)
         if not allowed:
             raise ScopeDenied("instances are for the operator role")
         instance = self._fleet.named(parts[0])
-        instance.draining = parts[1] == "drain"
+        if parts[1] == "restart":
+            await self._start_anew(instance)
+        else:
+            instance.draining = parts[1] == "drain"
         return _row(instance)
+
+    async def _start_anew(self, instance: Instance) -> None:
+        """Returns once its process has ended: until it is ready again, it is `down`."""
+        if self._restart is None:
+            raise Misuse("this gateway did not start its engines: restart them where they run")
+        await self._restart(instance.address.name)
+        self._fleet.lost(instance, "it is being restarted")
 
     async def _audit(self, principal: Principal, act: str, name: str, *, allowed: bool) -> None:
         reason = AdminReason.OPERATOR if allowed else AdminReason.DENIED_OPERATOR_ONLY

@@ -15,18 +15,22 @@ from scopekv.errors import Misuse
 from scopekv.gateway.administration import LOCAL_OPERATOR, Administration
 from scopekv.gateway.app import Gateway
 from scopekv.gateway.instances import InstanceAddress
+from scopekv.gateway.instances_http import Restart
 from scopekv.gateway.settings import GatewaySettings
 
 
 class Deployment:
-    """One gateway over one SQLite registry. Use: `start`, then `stop`; once each.
+    """One gateway over one registry. Use: `start`, then `stop`; once each.
 
-    `world` may be replaced before `start`, for a registry that misbehaves.
+    `registry`: a PostgreSQL URL; empty: SQLite in the folder. `world` may be replaced before
+    `start`, for a registry that misbehaves.
     """
 
-    def __init__(self, folder: Path, settings: GatewaySettings | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: GatewaySettings | None = None, *, registry: str = ""
+    ) -> None:
         self.registry_file = folder / "registry.db"
-        self.world: World = open_world(folder, f"sqlite:///{self.registry_file}")
+        self.world: World = open_world(folder, registry or f"sqlite:///{self.registry_file}")
         self.administration = Administration(self.world.registry)
         self._settings = settings or GatewaySettings((), port=0, stop_seconds_max=0.5)
         self._gateway: Gateway | None = None
@@ -51,10 +55,12 @@ class Deployment:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.gateway.port}"
 
-    async def start(self, engines: Sequence[InstanceAddress]) -> Self:
+    async def start(
+        self, engines: Sequence[InstanceAddress], *, restart: Restart | None = None
+    ) -> Self:
         """Start the gateway in front of these engines and wait until they are warm."""
         settings = replace(self._settings, instances=tuple(engines))
-        self._gateway = Gateway(settings, self.world)
+        self._gateway = Gateway(settings, self.world, restart=restart)
         await self._gateway.start()
         await self._gateway.warmer.settle()
         return self

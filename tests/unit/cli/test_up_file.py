@@ -13,6 +13,7 @@ ENGINES = (
     InstanceAddress("engine-0", "http://127.0.0.1:4001", 'a "key" \\ of its own'),
     InstanceAddress("engine-1", "http://127.0.0.1:4002", "k"),
 )
+REGISTRY = "postgresql://scopekv@db/scopekv"
 
 
 def test_it_is_a_gateways_file_for_its_owner_alone_and_goes_with_the_deployment(
@@ -21,8 +22,9 @@ def test_it_is_a_gateways_file_for_its_owner_alone_and_goes_with_the_deployment(
     path = tmp_path / UP_FILE
     path.write_text("left by a killed one")
     path.chmod(0o644)
-    with described(tmp_path, GatewaySettings(ENGINES, host="::1", port=8123)):
+    with described(tmp_path, GatewaySettings(ENGINES, host="::1", port=8123, registry=REGISTRY)):
         assert path.stat().st_mode & 0o777 == 0o600
         found = read_settings(path)
     assert (found.host, found.port, found.instances) == ("::1", 8123, ENGINES)
+    assert found.registry == REGISTRY
     assert not path.exists()

@@ -22,7 +22,7 @@ from scopekv.engines.embedded import (
     restart_delay_seconds,
 )
 from scopekv.engines.settings import EngineSettings
-from scopekv.errors import ConfigError, Misuse
+from scopekv.errors import ConfigError, Misuse, NotFound, Unavailable
 
 FAKE = Path(__file__).with_name("fake_engine.py")
 
@@ -91,6 +91,32 @@ async def test_two_engines_start_answer_and_stop(settings: EngineSettings) -> No
     assert engines.instances == ()
     assert [p.state for p in seen if p.name == "engine-0"][-1] is EngineState.STOPPED
     assert not any(started[0].api_key in progress.detail for progress in seen)
+
+
+async def test_an_engine_is_restarted_when_asked_and_that_is_no_crash(
+    settings: EngineSettings,
+) -> None:
+    engines = EmbeddedEngines(replace(settings, instances=2, restarts_max=0))
+    first, other = await engines.start()
+    try:
+        with pytest.raises(Unavailable, match="starting"):
+            await engines.restart("engine-0")
+        with pytest.raises(NotFound):
+            await engines.restart("engine-7")
+        await engines.wait_ready()
+        await engines.restart("engine-0")
+        assert alive_in_group(first.pid) == []
+        await asyncio.sleep(0)  # its end is seen
+        while set(engines.states.values()) != {EngineState.READY}:
+            await asyncio.sleep(0.02)
+        again, same = engines.instances
+        assert (again.url, again.api_key) == (first.url, first.api_key)
+        assert again.pid != first.pid
+        assert same == other
+        await crash(again.url)
+        assert "once too often" in await engines.wait_failed()
+    finally:
+        await engines.stop()
 
 
 async def test_an_engine_sees_its_key_and_nothing_of_our_environment(

@@ -54,10 +54,14 @@ async def try_restart(
     """Fill, restart the engine, let a stranger ask first; then the owner fills and must hit."""
     if engine.restart is None:
         return []
+    number = asking.engines.known.index(engine)
     await asking.alone(Place.ANY)
     prompt = Prompt(CHAT, asking.target.model, asking.texts.text(), asking.texts.tail())
+    await asking.engines.only(number)
     await asking.ask(owner, prompt)
+    await asking.engines.only(None)  # meanwhile the others serve whoever else asks
     await engine.restart()
+    await asking.engines.only(number)
     tried = await asking.ask(stranger, prompt)
     await asking.ask(owner, prompt)
     back = await asking.ask(owner, prompt)

@@ -58,12 +58,13 @@ def _of_means(target: IsolationTarget) -> Iterator[NotTested]:
     if not target.adapters:
         yield NotTested("adapters", "the deployment serves one model and no adapter")
     if not any(engine.restart for engine in target.engines):
-        yield NotTested("a restart of the engine", "the audit cannot restart these engines")
+        why = "not `scopekv up`, but somebody else runs the engines"
+        yield NotTested("a restart of the engine", why)
 
 
 def _always(settings: IsolationSettings) -> Iterator[NotTested]:
     if settings.quick:
-        what = "endpoints but chat completions, and changes in tiers behind the first"
+        what = "endpoints but chat completions, changes in tiers behind the first, restarts"
         yield NotTested(what, "left out by --quick")
     yield NotTested("time, order under load, first touch", "see `scopekv audit timing`")
     yield NotTested("bytes, names and events as a thief reads them", "see `scopekv audit store`")

@@ -121,7 +121,7 @@ def _crossings(asking: Asking, callers: Sequence[Caller]) -> Iterator[tuple[str,
     owner, stranger = callers[0], stranger_of(callers)
     for adapter in asking.target.adapters:
         yield f"adapter {adapter}", partial(try_adapter, asking, adapter, owner, stranger)
-    for engine in asking.engines.known:
+    for engine in () if asking.settings.quick else asking.engines.known:
         if engine.restart is not None:
             what = f"restart of {engine.name}"
             yield what, partial(try_restart, asking, engine, owner, stranger)

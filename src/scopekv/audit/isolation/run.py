@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from scopekv.audit.isolation.published import warm_check
 from scopekv.audit.isolation.target import IsolationSettings, IsolationTarget, Place
 from scopekv.audit.isolation.texts import Texts
 from scopekv.audit.isolation.verdicts import control_check, counter_check
-from scopekv.audit.results import AuditResult, Check, Plain, Verdict
+from scopekv.audit.results import AuditResult, Check, NotTested, Plain, Verdict
 
 Step = Callable[[str, int, int], None]  # what is done now, steps done, steps in all
 
@@ -32,7 +33,8 @@ async def audit_isolation(
     """Attack `target` and say what was found. What is tried follows from the seed alone.
 
     Raises `Unavailable` where the deployment stops answering. Cancelled, it lets every tier be
-    read from again; the principals are for whoever made them to remove.
+    read from again and returns what it has seen, as not complete, or is cancelled if that is
+    nothing; the principals are for whoever made them to remove.
     """
     started_at, began = int(time.time()), time.monotonic()
     texts = Texts(settings.seed, block_size=settings.block_size, blocks=settings.text_blocks)
@@ -50,7 +52,10 @@ async def audit_isolation(
         places = [place for place in found if not settings.places or place in settings.places]
         places = places or [Place.ANY]
         walk = Walk(asking, Ledger())
-        checks = await _attack(walk, places, progress)
+        checks, complete = await _until_cancelled(walk, places, progress)
+    left = gaps(target, settings, places, cached=checks[0].verdict is Verdict.HELD)
+    if not complete:
+        left = (NotTested("what had not been tried yet", "the audit was cut short"), *left)
     return AuditResult(
         audit="isolation",
         target=target.url,
@@ -58,7 +63,7 @@ async def audit_isolation(
         started_at=started_at,
         seconds=time.monotonic() - began,
         checks=tuple(checks),
-        not_tested=gaps(target, settings, places, cached=checks[0].verdict is Verdict.HELD),
+        not_tested=left,
         figures=walk.ledger.figures() | {"requests": asking.requests, "ttft_ms": _times(asking)},
         settings=_settings(asking, places),
         versions={
@@ -67,11 +72,30 @@ async def audit_isolation(
             "machine": platform.machine(),
             **target.versions,
         },
+        complete=complete,
     )
 
 
-async def _attack(walk: Walk, places: Sequence[Place], progress: Step) -> list[Check]:
-    """All checks; the first says whether anything is cached, without which there are no others."""
+async def _until_cancelled(
+    walk: Walk, places: Sequence[Place], progress: Step
+) -> tuple[list[Check], bool]:
+    """The checks, and whether they are all."""
+    control: list[Check] = []
+    try:
+        return await _attack(walk, places, progress, control), True
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or not walk.ledger.cells:
+            raise
+        task.uncancel()
+        return [*control, *walk.ledger.checks(), counter_check(walk.counters)], False
+
+
+async def _attack(
+    walk: Walk, places: Sequence[Place], progress: Step, first: list[Check]
+) -> list[Check]:
+    """All checks. The first, which goes into `first` as soon as it is known, says whether anything
+    is cached; if nothing is, there are no others."""
     asking, target = walk.asking, walk.asking.target
     callers = callers_of(target)
     progress("is anything cached at all?", 0, 1)
@@ -79,6 +103,7 @@ async def _attack(walk: Walk, places: Sequence[Place], progress: Step) -> list[C
     models = (target.model, *target.adapters)
     await measure_beyond(asking, models, (callers[0], stranger_of(callers)))
     control = await control_check(asking, callers[0])
+    first.append(control)
     if control.verdict is not Verdict.HELD:
         return [control]
     todo = await jobs(walk, places, callers)

@@ -64,6 +64,15 @@ MEANINGS = {
     Verdict.NOT_TESTED: "Not tried in this run; the reason stands beside it.",
 }
 
+NEXT = {
+    Verdict.BROKEN: "Tell the operator, and nobody else until it is mended: this page says how it "
+    "was done. Then repeat the audit with the command at the end of its section.",
+    Verdict.BLIND: "This is no finding against the deployment, and no proof for it. See under "
+    "Control what had to succeed and did not. Was the audit cut short? Give it more time. Did "
+    "allowed reuse miss? Then caching may be off, a tier too small for what the audit puts into "
+    "it, or other work pushed blocks out. Mend that, then repeat the audit.",
+}
+
 MARKS = {
     Verdict.HELD: "✓",
     Verdict.BROKEN: "✗",

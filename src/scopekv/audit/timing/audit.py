@@ -93,7 +93,7 @@ class TimingAudit:
 
     async def _clear_away(self, publisher: Publisher | None) -> None:
         if publisher is not None and (left := await publisher.withdraw_all()):
-            what = f"{left} documents named timing-audit-{self._name}-* are still published"
+            what = f"{left} documents named audit-timing-{self._name}-* are still published"
             self._trouble.append(NotTested("withdrawing what the audit published", what))
 
     async def _first_model(self) -> str:

@@ -15,6 +15,7 @@ from scopekv.audit.timing.sampling import Run
 from scopekv.audit.timing.withdrawal import Publisher, Withdrawn
 from scopekv.errors import Misuse
 
+LEVELS = ("organisation", "global", "document")  # names of the experiments that are `main`
 LOOKS = (50, 100)  # and the size asked for
 WITHDRAWALS = 30  # per arm: each publishes a document
 DENIALS = 60  # the same; a difference may be a part of what a hit saves
@@ -104,9 +105,8 @@ def plan(
     title = "Another organisation cannot time what a user sent"
     made.append(Prefix("global", title, asker, victim, attacker, repeats))
     if document:
-        title = "Text after a public document that both use cannot be timed"
-        reader = near or attacker
-        made.append(Prefix("document", title, asker, victim, reader, repeats, document))
+        title = "Another organisation cannot time text after a public document that both use"
+        made.append(Prefix("document", title, asker, victim, attacker, repeats, document))
     if sizes.attack_samples:
         made += _attacks(asker, parties)
         if publisher is not None:

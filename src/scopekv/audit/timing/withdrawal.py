@@ -29,7 +29,7 @@ class Publisher:
 
     @property
     def _org(self) -> str:
-        return f"timing-audit-{self.run}"
+        return f"audit-timing-{self.run}"
 
     async def make_empty_org(self) -> None:
         """Sets `empty_org` where this key may make an organisation: operators may."""
@@ -43,7 +43,7 @@ class Publisher:
     async def publish(self, text: str, audience: str = "public") -> str:
         """Return the document's id. Raises `ConfigError` where this key may not publish, and
         `Lost`, as `withdraw` does, where no answer came."""
-        name = f"timing-audit-{self.run}-{self._made}"
+        name = f"audit-timing-{self.run}-{self._made}"
         body = {"name": name, "audience": audience, "text": text}
         answer = await self._call(_DOCUMENTS, body, 201)
         self._made += 1

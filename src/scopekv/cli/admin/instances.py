@@ -38,7 +38,7 @@ _NAME = click.argument("name", metavar="NAME")
 
 @click.group()
 def instance() -> None:
-    """List the gateway's instances; take one out of use and back in.
+    """List the gateway's instances; take one out of use and back in, or start it anew.
 
     \b
     Before an engine is stopped:
@@ -89,6 +89,21 @@ def _resume(name: str, url: str, key: str, as_json: bool) -> None:
       scopekv admin instance resume gpu-0
     """
     _show([_ask("POST", f"{PATH}/{quote(name, safe='')}/resume", url, key)], as_json)
+
+
+@instance.command("restart")
+@_NAME
+@_URL
+@_KEY
+@json_option
+def _restart(name: str, url: str, key: str, as_json: bool) -> None:
+    """End NAME and start it anew, where `scopekv up` runs it. It is `down` until it is ready.
+
+    \b
+    Example:
+      scopekv admin instance restart engine-0
+    """
+    _show([_ask("POST", f"{PATH}/{quote(name, safe='')}/restart", url, key)], as_json)
 
 
 def _ask(method: str, path: str, url: str, key: str) -> dict[str, Any]:

@@ -58,7 +58,9 @@ class NotDone(click.ClickException):
     help=f"Of {', '.join(p for p in Place if p is not Place.ANY)}. [default: all there are]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Repeats an audit. [default: any]")
-@click.option("--quick", is_flag=True, help="Chats alone, and changes in the first tier alone.")
+@click.option(
+    "--quick", is_flag=True, help="Chats alone, changes in the first tier alone, no restarts."
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @json_option
 def isolation(
@@ -86,6 +88,7 @@ def isolation(
     documents named audit-..., attacks with them, and removes them all, also after Ctrl-C. Run it
     where the registry is. With the engines' keys, which that file has, it leaves a block in one
     tier alone, and sends them false tickets; other users lose what engine and host memory had.
+    Engines that `scopekv up` runs are restarted once each; --quick restarts none.
 
     \b
     Exit codes: 0 held; 1 broken; 2 nothing proved, or it could not be carried out;
@@ -133,9 +136,19 @@ def interruptible(body: Callable[[], Awaitable[T]]) -> T:
 
     async def main() -> T:
         working = asyncio.ensure_future(body())
+        asked: list[int] = []
+
+        def stop(number: int) -> None:
+            if not asked:
+                working.cancel()
+            asked.append(number)
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
-        return await working
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+        found = await working
+        if asked:
+            raise asyncio.CancelledError
+        return found
 
     try:
         return uvloop.run(main())

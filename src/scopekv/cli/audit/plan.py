@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from scopekv.audit.endpoint import Endpoint
 from scopekv.audit.isolation import IsolationTarget, audit_isolation
-from scopekv.audit.isolation.target import Seat
+from scopekv.audit.isolation.engines import Engines
+from scopekv.audit.isolation.target import Forge, Seat
+from scopekv.audit.isolation.tickets import open_ticket
 from scopekv.audit.results import AuditResult, NotTested
 from scopekv.audit.store import StoreSettings, audit_store
 from scopekv.audit.timing.asking import Party
 from scopekv.audit.timing.audit import TimingAudit
 from scopekv.audit.timing.plan import Parties, Sizes
-from scopekv.audit.timing.prompts import Letters
 from scopekv.cli.audit.isolation import settings_for
 from scopekv.cli.audit.output import Step
 from scopekv.cli.audit.sequence import Planned
 from scopekv.cli.audit.store_target import Given, target_of
 from scopekv.cli.audit.targets import registered_target
 from scopekv.cli.up import UP_FILE
+from scopekv.core.scopes import Scope
 
 AUDITS = ("isolation", "store", "timing")  # the longest last: a budget cuts it, not the others
+QUICK = Sizes(samples=100, attack_samples=50, prompt_tokens=136)
 _FOREIGN = "it takes an administrator of the deployment; two keys were given"
 
 
@@ -44,6 +48,7 @@ class Choice:
     attacker_key: str | None
     model: str
     equivalence: bool
+    quick: bool
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -102,7 +107,7 @@ def own_plan(choice: Choice, step: Step) -> Plan:
 
 
 async def _isolation(choice: Choice, step: Step, target: IsolationTarget) -> AuditResult:
-    settings = await settings_for(target, choice.seed, (), quick=False)
+    settings = await settings_for(target, choice.seed, (), quick=choice.quick)
     return await audit_isolation(target, settings, _named("isolation", step))
 
 
@@ -113,23 +118,51 @@ async def _store(choice: Choice, step: Step, target: IsolationTarget) -> AuditRe
     given = Given(
         config=choice.config or (running if running.is_file() else None),
         data_dir=choice.data_dir,
+        registry=choice.registry,
         stores=choice.stores,
-        logs=choice.logs,
-        metrics=(),
+        logs=choice.logs or _own_logs(choice),
+        metrics=(f"{target.url}/metrics",),
         events=(),
         names=(),
         gateway=target.url,
         key=target.keys[victim],
         other_key=target.keys[other],
-        admin_key="",
-        account="",
+        admin_key=target.operator_key,
+        account="/".join(victim),
         model=target.model,
         engines=(),
         engine_key="",
     )
     found = await asyncio.to_thread(target_of, given, dict(os.environ))
+    forge = target.forge
+    if forge is not None:
+        scopes = [await asyncio.to_thread(forge.user_scope, *seat) for seat in (victim, other)]
+        found = replace(
+            found,
+            scopes=tuple(dict.fromkeys((*scopes, *found.scopes))),
+            tickets=partial(_stolen, target, forge, scopes),
+        )
     settings = StoreSettings(seed=choice.seed, tamper=True)
     return await audit_store(found, settings, _named("store", step))
+
+
+def _own_logs(choice: Choice) -> tuple[Path, ...]:
+    """Those of the engines that `scopekv up` runs."""
+    folder = choice.data_dir / "logs"
+    return (folder,) if choice.config is None and folder.is_dir() else ()
+
+
+async def _stolen(
+    target: IsolationTarget, forge: Forge, scopes: Sequence[Scope]
+) -> tuple[str, ...]:
+    """What engines are sent for these scopes, as whoever took over an engine has it."""
+    async with Engines(target.engines, settle_seconds_max=1.0) as engines:
+        prints = {bytes.fromhex(told["fingerprint"]) for told in await engines.statuses()}
+    return tuple(
+        open_ticket(forge, scope.id(forge.scope_secret), one, issued_ms=0, nonce=bytes(16))
+        for scope in scopes
+        for one in sorted(prints)
+    )
 
 
 def _seats(target: IsolationTarget) -> tuple[Seat, Seat, Seat]:
@@ -149,27 +182,20 @@ async def _own_timing(choice: Choice, step: Step, target: IsolationTarget) -> Au
         victim=Party("victim", target.keys[home]),
         attackers=(Party("attacker", target.keys[away]),),
         neighbour=Party("neighbour", target.keys[near]),
+        admin_key=target.operator_key,
     )
-    document = ""
-    if target.registrar is not None:
-        document = Letters(f"document {choice.seed} {home[0]}", Sizes().prompt_tokens).fresh()
-        document += "\n"
-        await asyncio.to_thread(target.registrar.publish, "timing", "public", document)
-    return await _timing(choice, step, target.url, parties, document)
+    return await _timing(choice, step, target.url, parties)
 
 
-async def _timing(
-    choice: Choice, step: Step, url: str, parties: Parties, document: str = ""
-) -> AuditResult:
+async def _timing(choice: Choice, step: Step, url: str, parties: Parties) -> AuditResult:
     async with Endpoint(url) as endpoint:
         return await TimingAudit(
             endpoint=endpoint,
             parties=parties,
-            sizes=Sizes(equivalence=choice.equivalence),
+            sizes=QUICK if choice.quick else Sizes(equivalence=choice.equivalence),
             seed=choice.seed,
             step=_named("timing", step),
             model=choice.model,
-            document=document,
         ).run()
 
 

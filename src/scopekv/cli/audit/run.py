@@ -70,6 +70,11 @@ def _audits(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[s
 @click.option("--model", default="", help="[default: the first one there is]")
 @click.option("--equivalence", is_flag=True, help="Time about 1,000 prompts per arm, not 250.")
 @click.option(
+    "--quick",
+    is_flag=True,
+    help="Chats alone, fewer changes, no restarts; 100 prompts per arm, which shows less.",
+)
+@click.option(
     "--budget-minutes",
     type=click.FloatRange(min=0, min_open=True),
     help="End after that long; what is not done by then is reported as cut short.",
@@ -103,6 +108,8 @@ def run(
     number = secrets.randbits(32) if seed is None else seed
     check_folder(out, force=force)
     folder: Path = (options.pop("data_dir") or default_data_dir()).expanduser().absolute()
+    if options["quick"] and options["equivalence"]:
+        raise click.UsageError("--quick and --equivalence exclude each other")
     choice = Choice(data_dir=folder, seed=number, **options)
     with progress_bar(quiet=as_json) as step:
         plan = _plan(choice, step)

@@ -32,13 +32,18 @@ class Audits:
         self._planned = planned
         self._seed = seed
         self._ends_at = time.monotonic() + seconds_max
-        self._stopped = False
+        self._stopped = self._ending = False
         self._task: asyncio.Future[AuditResult] | None = None
 
     def stop(self) -> None:
-        """End the audit under way, which cleans up, and begin no other."""
+        """End the audit under way, which cleans up, and begin no other. A second call does not
+        end the cleaning up."""
         self._stopped = True
-        if self._task is not None:
+        self._end()
+
+    def _end(self) -> None:
+        if self._task is not None and not self._ending:
+            self._ending = True
             self._task.cancel()
 
     async def run(self) -> tuple[AuditResult, ...]:
@@ -54,7 +59,7 @@ class Audits:
             self._task = task = asyncio.ensure_future(planned.body())
             done, _ = await asyncio.wait({task}, timeout=None if math.isinf(left) else left)
             if not done:
-                task.cancel()
+                self._end()
                 await asyncio.wait({task})
             found = None if task.cancelled() else task.exception()
             if not task.cancelled() and found is None:

@@ -14,7 +14,7 @@ from scopekv.audit.store import StoreSettings, audit_store
 from scopekv.cli.audit.keys import key_option, or_empty
 from scopekv.cli.audit.output import progress_bar, show
 from scopekv.cli.audit.store_target import Given, target_of
-from scopekv.cli.options import data_dir_option, default_data_dir, json_option
+from scopekv.cli.options import default_data_dir, json_option, registry_options
 from scopekv.cli.running import run
 from scopekv.errors import ConfigError, Misuse
 
@@ -37,7 +37,7 @@ _path = click.Path(exists=True, path_type=Path)
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The gateway's scopekv.toml: where it listens, its engines, its registry.",
 )
-@data_dir_option
+@registry_options
 @_many("--store", "stores", help="directory=/path, valkey://... or s3://...")
 @click.option("--logs", multiple=True, type=_path, help="A log file, or a folder of them.")
 @_many("--metrics", help="A page of metrics; the engines' own are read anyway.")

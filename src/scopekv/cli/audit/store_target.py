@@ -17,7 +17,7 @@ from scopekv.audit.store.engines import (
 )
 from scopekv.audit.store.target import Do
 from scopekv.cli.options import registry_url
-from scopekv.core.scopes import ScopeKind
+from scopekv.core.scopes import Scope, ScopeKind
 from scopekv.engines.tiers import with_credentials
 from scopekv.errors import ConfigError
 from scopekv.gateway.settings import GatewaySettings
@@ -39,6 +39,7 @@ class Given:
 
     config: Path | None
     data_dir: Path
+    registry: str | None
     stores: Sequence[str]
     logs: Sequence[Path]
     metrics: Sequence[str]
@@ -61,6 +62,7 @@ def target_of(given: Given, environment: dict[str, str]) -> StoreTarget:
     if given.key and not url:
         raise ConfigError("a key needs --gateway, or --config, which says where the gateway is")
     engines = _engines(given, settings)
+    names, scopes = _registered(given, settings)
     pages = [MetricsPage(page, given.admin_key) for page in given.metrics]
     pages += [MetricsPage(f"{one.url.removesuffix('/v1')}/metrics", one.key) for one in engines]
     return StoreTarget(
@@ -69,7 +71,8 @@ def target_of(given: Given, environment: dict[str, str]) -> StoreTarget:
         logs=tuple(_files(given.logs)),
         metrics=tuple(pages),
         events=tuple(given.events),
-        names=tuple(dict.fromkeys([*given.names, *_registered(given, settings)]))[:NAMES_MAX],
+        names=tuple(dict.fromkeys([*given.names, *names]))[:NAMES_MAX],
+        scopes=tuple(scopes),
         secrets=tuple(_secrets(given)),
         forget=partial(forget_all, engines) if engines else None,
         revoke=_revocation(given, url),
@@ -128,14 +131,12 @@ def _secrets(given: Given) -> list[Secret]:
     return found
 
 
-def _registered(given: Given, settings: GatewaySettings | None) -> list[str]:
-    """Names of organisations, users and documents, if the registry is at hand."""
-    file = given.data_dir / "registry.db"
-    url = (
-        settings.registry if settings and settings.registry else registry_url(None, given.data_dir)
-    )
-    if url.startswith("sqlite") and not file.is_file():
-        return []
+def _registered(given: Given, settings: GatewaySettings | None) -> tuple[list[str], list[Scope]]:
+    """Names of organisations, users and documents, and scopes, if the registry is at hand."""
+    named = given.registry or (settings.registry if settings is not None else "")
+    url = registry_url(named, given.data_dir)
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
+        return [], []
     from scopekv.compose import open_registry
 
     registry = open_registry(url)
@@ -143,12 +144,17 @@ def _registered(given: Given, settings: GatewaySettings | None) -> list[str]:
         with registry.read() as view:
             orgs = list(view.orgs.list("", NAMES_MAX))
             names = [one.name for one in orgs]
+            scopes = [Scope(ScopeKind.ORG, (one.uid,)) for one in orgs]
             for org in orgs[:NAMES_EACH]:
                 for service in (False, True):
-                    accounts = view.accounts.list(org.uid, service, "", NAMES_EACH)
-                    names += [one.principal.name for one in accounts]
+                    found = [
+                        one.principal
+                        for one in view.accounts.list(org.uid, service, "", NAMES_EACH)
+                    ]
+                    names += [one.name for one in found]
+                    scopes += [Scope(ScopeKind.USER, (org.uid, one.uid)) for one in found]
             names += [one.name for one in view.documents.list()[:NAMES_EACH]]
-            return [name for name in names if name not in _COMMON]
+            return [name for name in names if name not in _COMMON], scopes
     finally:
         registry.close()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from scopekv.audit.endpoint import Endpoint
 from scopekv.audit.isolation import EngineAccess, IsolationTarget, Member
+from scopekv.audit.isolation.restarting import restarts_of
 from scopekv.cli.audit.registrar import forge_of, registered
 from scopekv.cli.options import registry_url
 from scopekv.cli.up import UP_FILE, own_url
@@ -60,7 +61,7 @@ async def registered_target(
             forge=forge,
             operator_key=registrar.operator_key,
         )
-        yield await _with_models(found, model)
+        yield await _with_restarts(await _with_models(found, model))
 
 
 async def keyed_target(
@@ -130,6 +131,15 @@ async def _with_models(target: IsolationTarget, model: str | None) -> IsolationT
         raise ConfigError(f"{target.url} serves no {chosen!r}; it has {', '.join(models[:9])}")
     others = tuple(name for name in models if name != chosen)
     return replace(target, model=chosen, adapters=others[:ADAPTERS_MAX])
+
+
+async def _with_restarts(target: IsolationTarget) -> IsolationTarget:
+    """The target whose engines can be restarted, where its gateway runs them itself."""
+    restarts = await restarts_of(target.url, target.operator_key)
+    if restarts is None:
+        return target
+    engines = tuple(replace(one, restart=restarts(one.name)) for one in target.engines)
+    return replace(target, engines=engines)
 
 
 async def _is_ours(endpoint: Endpoint) -> bool:

@@ -11,7 +11,7 @@ from scopekv.audit.endpoint import Endpoint
 from scopekv.audit.results import AuditResult
 from scopekv.audit.timing.asking import Party
 from scopekv.audit.timing.audit import TimingAudit
-from scopekv.audit.timing.plan import Parties, Sizes
+from scopekv.audit.timing.plan import LEVELS, Parties, Sizes
 from scopekv.cli.audit.keys import key_option
 from scopekv.cli.audit.output import progress_bar, show
 from scopekv.cli.options import json_option
@@ -59,6 +59,13 @@ class _NothingProved(click.ClickException):
     "--prompt-tokens", default=256, show_default=True, help="Letters, about a token each."
 )
 @click.option("--under-load", default=0, show_default=True, help="Requests under way beside it.")
+@click.option(
+    "--level",
+    "only",
+    type=click.Choice(LEVELS),
+    multiple=True,
+    help="Several times. [default: all levels, and the other attacks]",
+)
 @click.option("--flood", default=0, show_default=True, help="Prompts; slows everybody down.")
 @click.option("--alpha", default=0.001, show_default=True, help="Of any false alarm, all tests.")
 @click.option("--seed", default=1, show_default=True, help="Of the order; prompts are always new.")
@@ -78,9 +85,12 @@ def timing(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> No
         --neighbour-key @ann.key --attacker-key @bob.key --equivalence
     scopekv audit timing --url http://vllm:8000 --victim-key @vllm.key \\
         --victim-salt a --attacker-salt b          stock vLLM; without salts it leaks
+    scopekv audit timing --url http://gateway:8080 --victim-key @alice.key \\
+        --attacker-key @bob.key --admin-key @operator.key --level document
 
     Ctrl-C ends the asking: what was measured so far is reported, as cut short.
     """
+    _check_levels(options)
     found: list[AuditResult] = []
 
     document: Path | None = options["document"]
@@ -112,6 +122,15 @@ def timing(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> No
     ctx.exit(found[0].exit_code)
 
 
+def _check_levels(options: dict[str, Any]) -> None:
+    """Refuse a level that takes somebody who is not there."""
+    only = options["only"]
+    if "organisation" in only and not (options["neighbour_key"] or options["neighbour_salt"]):
+        raise _WrongUse("--level organisation takes --neighbour-key (or --neighbour-salt)")
+    if "document" in only and not (options["document"] or options["admin_key"]):
+        raise _WrongUse("--level document takes --admin-key, or --document with a published text")
+
+
 def _parties(options: dict[str, Any]) -> Parties:
     keys = options["attacker_key"] or (options["victim_key"],)
     names = ["attacker", *(f"attacker {number}" for number in range(2, len(keys) + 1))]
@@ -134,4 +153,5 @@ def _sizes(options: dict[str, Any]) -> Sizes:
         load=options["under_load"],
         flood=options["flood"],
         alpha=options["alpha"],
+        only=options["only"],
     )

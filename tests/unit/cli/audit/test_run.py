@@ -53,14 +53,15 @@ async def test_one_audit_that_fails_leaves_the_others() -> None:
 
 async def test_an_interrupted_audit_cleans_up_and_no_other_begins() -> None:
     cleaned: list[str] = []
-    begun = asyncio.Event()
+    begun, cleaning = asyncio.Event(), asyncio.Event()
 
     async def hanging() -> AuditResult:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0)  # removing takes a moment
+            cleaning.set()
+            await asyncio.sleep(0.05)  # removing takes a moment
             cleaned.append("hanging")
         return held("never")
 
@@ -69,6 +70,8 @@ async def test_an_interrupted_audit_cleans_up_and_no_other_begins() -> None:
     running = asyncio.ensure_future(audits.run())
     await begun.wait()
     audits.stop()
+    await cleaning.wait()
+    audits.stop()  # Ctrl-C again: what was made is removed all the same
     first, second, third = await running
     assert cleaned == ["hanging"]
     assert first.verdict is Verdict.HELD
