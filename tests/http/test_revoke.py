@@ -31,7 +31,7 @@ async def pair(
     """Two engines with the plugin."""
     stage = Stage(tmp_path_factory.mktemp("pair"), model, plugins=(True, True))
     async with stage:
-        stage.deployment.gateway.revoker.call_seconds = 0.2
+        stage.deployment.gateway.revoker.calls.seconds = 0.2
         yield stage
 
 

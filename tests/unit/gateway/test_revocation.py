@@ -13,7 +13,7 @@ from scopekv.core.chains import Link
 from scopekv.core.receipts import name_pair
 from scopekv.core.scopes import ScopeId
 from scopekv.errors import Unavailable
-from scopekv.gateway import revocation
+from scopekv.gateway import purge_calls
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.revocation import Revoker
 from scopekv.ports import Receipt
@@ -30,7 +30,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     async with Stage(tmp_path_factory.mktemp("stage"), model) as made:
         made.deployment.account("acme", "alice")
-        made.deployment.gateway.revoker.call_seconds = 0.1
+        made.deployment.gateway.revoker.calls.seconds = 0.1
         yield made
 
 
@@ -67,7 +67,7 @@ async def test_an_unknown_or_finished_receipt_is_not_waited_for(stage: Stage) ->
 async def test_many_pairs_go_in_several_calls(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revocation, "LINKS_PER_CALL", 2)
+    monkeypatch.setattr(purge_calls, "LINKS_PER_CALL", 2)
     names = [f"{number:032x}:0" for number in range(5)]
     before = len(stage.engine.seen.purges)
     uid = create(stage, *names)
