@@ -67,7 +67,7 @@ class SimulatedEngine:
             self.plugin = SimulatedPlugin(self.cache, keys, namespace, instance_group)
         self._server: Server | None = None
         self._port = 0
-        self.turn = asyncio.Lock()  # one prefill after the other, where they take time
+        self._turn = asyncio.Lock()
         self._backlogs = Backlogs()
 
     @property
@@ -185,7 +185,7 @@ class SimulatedEngine:
             if self.behaviour.refuses:
                 self._refuse(body, reply)
                 return
-            answer = await Prefilling(self).answer(request.path, body)
+            answer = await self._prefill_in_turn(request.path, body)
             if body.get("stream"):
                 await self._stream(answer, reply, [*_EVENTS, *self._others(sender)])
             else:
@@ -201,6 +201,20 @@ class SimulatedEngine:
         words = f"refused: {body}" if self.behaviour.echoes_body else "refused, as told"
         error = {"message": words, "type": "BadRequestError", "param": None, "code": 400}
         reply.send(self.behaviour.refuses, _JSON, msgspec.json.encode({"error": error}))
+
+    async def _prefill_in_turn(self, path: str, body: dict[str, Any]) -> Answer:
+        """One after the other, each as long as what it computes takes."""
+        if not self.behaviour.token_seconds:
+            return await self._prefill(path, body)
+        async with self._turn:
+            answer = await self._prefill(path, body)
+            usage = answer.usage()
+            computed = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+            await asyncio.sleep(computed * self.behaviour.token_seconds)
+            return answer
+
+    async def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
+        return await Prefilling(self).answer(path, body)
 
     async def _stream(self, answer: Answer, reply: Reply, headers: Headers) -> None:
         await reply.start(200, headers)

@@ -5,7 +5,6 @@ body ─▶ token ids ─▶ verdict per sequence ─▶ block hashes ─▶ pre
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -33,20 +32,7 @@ class Prefilling:
     engine: SimulatedEngine
 
     async def answer(self, path: str, body: dict[str, Any]) -> Answer:
-        """One after the other, each as long as what it computes takes.
-
-        Raises `NotFound`, `TooLarge` and `Misuse` as the engine's refusals.
-        """
-        if not self.engine.behaviour.token_seconds:
-            return await self._prefill(path, body)
-        async with self.engine.turn:
-            answer = await self._prefill(path, body)
-            usage = answer.usage()
-            computed = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
-            await asyncio.sleep(computed * self.engine.behaviour.token_seconds)
-            return answer
-
-    async def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
+        """Raises `NotFound`, `TooLarge` and `Misuse`, which the engine answers with 4xx."""
         named = body.get("model")
         if named not in (self.engine.model.name, *self.engine.adapters):
             raise NotFound("The model does not exist.")
@@ -62,7 +48,7 @@ class Prefilling:
                     f"maximum context length is {self.engine.model.max_model_len} tokens"
                 )
             for number in range(count):
-                prefill = await self._prefill_one(ids, parameters, salt, adapter)
+                prefill = await self._sequence(ids, parameters, salt, adapter)
                 text = list(self.engine.model.words(prefill.content, number, words))
                 made.append(Sequence(len(ids), prefill.cached_tokens, text))
         options = body.get("stream_options") or {}
@@ -76,7 +62,7 @@ class Prefilling:
             counts_cached=not self.engine.behaviour.hides_cached,
         )
 
-    async def _prefill_one(
+    async def _sequence(
         self, ids: list[int], parameters: dict[str, Any], salt: str, adapter: bytes
     ) -> Prefill:
         """Without tiers there is no moment between the verdict and the read."""
