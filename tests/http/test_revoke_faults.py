@@ -31,7 +31,7 @@ async def receipt(stage: Stage, key: str, uid: str) -> Any:
 
 
 async def until(stage: Stage, key: str, uid: str, state: str) -> Any:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (shown := await receipt(stage, key, uid))["state"] != state:
             await asyncio.sleep(0.02)
     return shown

@@ -180,6 +180,8 @@ class SimulatedEngine:
         self.seen.running += 1
         try:
             await asyncio.sleep(self.behaviour.head_seconds)
+            while self.behaviour.held:  # noqa: ASYNC110 - a plain flag, as above
+                await asyncio.sleep(0.01)
             if self.behaviour.dies_after_events == 0:
                 raise asyncio.CancelledError  # the server cuts the connection
             if self.behaviour.refuses:

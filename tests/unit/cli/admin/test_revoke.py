@@ -120,6 +120,6 @@ async def test_a_running_gateway_notices_and_confirms(stage: Stage, tmp_path: Pa
     assert result.exit_code == 3
     receipt = json.loads(result.stdout)["receipt"]
     assert receipt["state"] == "incomplete"
-    await stage.deployment.gateway.revoker.settled(receipt["id"], 20)
+    await stage.deployment.gateway.revoker.settled(receipt["id"], 60)
     shown = await call("receipts", "show", receipt["id"], "--json")
     assert json.loads(shown.stdout)["state"] == "done"
