@@ -91,7 +91,7 @@ async def furnish(stage: Stage) -> dict[str, str]:
     revoked = deployment.administration.revocations.membership(
         LOCAL_OPERATOR, "acme", "engineering", "alice"
     )
-    await deployment.gateway.revoker.settled(revoked.receipt.id, 30)
+    await deployment.gateway.revoker.settled(revoked.receipt.id, 60)
     now = time.time()
     listed = deployment.administration.orgs.list(LOCAL_OPERATOR, after="", limit=10).data
     uids = {str(getattr(one, "name", "")): str(getattr(one, "uid", "")) for one in listed}

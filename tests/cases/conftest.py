@@ -69,7 +69,7 @@ def start(place: Place) -> Iterator[Start]:
     def begin(store: ObjectStore | None = None, **settings: Any) -> TierStage:
         names = ("admission", "namespace", "random", "broker", "clock")
         more = {name: settings.pop(name) for name in names if name in settings}
-        small = small_settings(**{"stall_seconds": 60.0, "shared": place.shared, **settings})
+        small = small_settings(**{"shared": place.shared, **settings})
         stages.append(TierStage(store or place.open(), settings=small, **more))
         if isinstance(store, Gate):
             gates.append(store)

@@ -72,7 +72,7 @@ async def locator(pair: Stage) -> AsyncIterator[Watched]:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not done():
             await asyncio.sleep(0.01)
 

@@ -116,7 +116,7 @@ class Tiered:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not done():
             await asyncio.sleep(0.01)
 
@@ -133,9 +133,7 @@ def _tiers(
             keyring,
             namespace=engine.plugin.namespace.fingerprint(),
             block_bytes=BLOCK_BYTES,
-            settings=small_settings(
-                shared=shared, store_id=b"one valkey" if shared else b"", stall_seconds=5.0
-            ),
+            settings=small_settings(shared=shared, store_id=b"one valkey" if shared else b""),
             policy=ScopedPolicy(Shares(1 << 30)),
         )
         tiers.append(tier)

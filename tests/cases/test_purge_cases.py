@@ -19,7 +19,7 @@ BLOCK = 32
 
 
 async def settle(stage: Stage, uid: str) -> ReceiptView:
-    await stage.deployment.gateway.revoker.settled(uid, 20)
+    await stage.deployment.gateway.revoker.settled(uid, 60)
     return stage.deployment.administration.receipts.show(LOCAL_OPERATOR, uid)
 
 

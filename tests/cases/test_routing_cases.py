@@ -16,11 +16,11 @@ from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.client import Answer
 from scopekv.simulate.engine import SimulatedEngine
 from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.stage import Stage, text_of
+from scopekv.simulate.stage import Stage, text_of, until
 
 pytestmark = pytest.mark.slow
 
-RECOVERY_SECONDS = 5.0  # a bound of the case, not a measurement
+RECOVERY_SECONDS = 60.0  # until a test gives up; what takes longer is broken, not slow
 
 
 @pytest_asyncio.fixture
@@ -47,12 +47,6 @@ def routes(stage: Stage, reason: str) -> int:
 
 def in_flight(stage: Stage) -> list[int]:
     return [i.in_flight for i in stage.deployment.gateway.fleet.instances]
-
-
-async def until(done: object, seconds: float = RECOVERY_SECONDS) -> None:
-    async with asyncio.timeout(seconds):
-        while not done():  # type: ignore[operator]
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -152,7 +146,7 @@ async def test_r6_a_request_that_kills_engines_does_not_kill_them_all(
         behave(stage, Behaviour(head_seconds=30))
 
         async def dies_of_it(engine: SimulatedEngine) -> None:
-            await until(lambda: engine.seen.running, 20)
+            await until(lambda: engine.seen.running)
             engine.kill()
 
         deaths = [asyncio.create_task(dies_of_it(engine)) for engine in stage.engines]
@@ -180,13 +174,13 @@ async def test_r9_a_client_that_leaves_stops_the_engine(pair: Stage) -> None:
     task = asyncio.ensure_future(pair.client.chat(key, "hi"))
     await until(lambda: sum(engine.seen.running for engine in pair.engines) == 1)
     task.cancel()
-    await until(lambda: not any(engine.seen.running for engine in pair.engines), 1)
-    await until(lambda: in_flight(pair) == [0, 0], 1)
+    await until(lambda: not any(engine.seen.running for engine in pair.engines))
+    await until(lambda: in_flight(pair) == [0, 0])
 
 
 async def test_r10_load_equals_what_engines_run_on_every_path(pair: Stage) -> None:
     key = pair.deployment.account("acme", "alice")
-    behave(pair, Behaviour(head_seconds=0.3))
+    behave(pair, Behaviour(held=True))
     asked = [
         asyncio.ensure_future(pair.client.chat(key, f"question {n}", stream=n % 2 == 0))
         for n in range(6)
@@ -195,6 +189,7 @@ async def test_r10_load_equals_what_engines_run_on_every_path(pair: Stage) -> No
     assert in_flight(pair) == [engine.seen.running for engine in pair.engines]
     await pair.look()  # health checks reset nothing
     assert in_flight(pair) == [engine.seen.running for engine in pair.engines]
+    behave(pair, Behaviour())
     await asyncio.gather(*asked)
     await until(lambda: in_flight(pair) == [0, 0])
     for behaviour in (

@@ -251,7 +251,7 @@ def test_t10_a_stolen_store_under_a_workers_own_tier(place: Place, start: Start)
     copy = SimulatedObjectStore()
     for key in keys:
         copy.put(key, [place.read(key)])
-    thief = TierStage(copy, settings=small_settings(stall_seconds=60.0)).ready()
+    thief = TierStage(copy, settings=small_settings()).ready()
     thief.grant(link("leased"))
     assert thief.lookup(*blocks) == [PRESENT, ABSENT]
     assert thief.load(*map(thief.empty, blocks)).ok == (0,)

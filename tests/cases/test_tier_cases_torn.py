@@ -27,7 +27,7 @@ WRITER = """
 import sys
 from scopekv.adapters.objects import open_store
 from scopekv.simulate.sealed_tier import TierStage, link, small_settings
-settings = small_settings(stall_seconds=60.0, shared=sys.argv[2] == "shared")
+settings = small_settings(shared=sys.argv[2] == "shared")
 stage = TierStage(open_store(sys.argv[1], call_seconds=10.0), settings=settings).ready()
 chain = stage.grant(link("user"))
 number = 0
@@ -40,7 +40,7 @@ LIMITED = """
 import resource, sys
 from scopekv.adapters.objects import DirectoryStore
 from scopekv.simulate.sealed_tier import TierStage, link, small_settings
-stage = TierStage(DirectoryStore(sys.argv[1]), settings=small_settings(stall_seconds=60.0)).ready()
+stage = TierStage(DirectoryStore(sys.argv[1]), settings=small_settings()).ready()
 chain = stage.grant(link("user"))
 kept, lost = stage.block(chain, "kept"), stage.block(chain, "lost")
 assert stage.store(kept).ok == (0,)
@@ -68,7 +68,7 @@ if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
 def begin():
-    settings = small_settings(stall_seconds=60.0)
+    settings = small_settings()
     stage = TierStage(DirectoryStore(root), settings=settings).ready()
     return stage, stage.grant(link("user"))
 def check(stage, chain):

@@ -77,7 +77,7 @@ def test_a_purge_reaches_a_folder_of_quarantined_objects_alone(store: ObjectStor
 
 def test_retention_reaches_quarantined_bytes(tmp_path: Path) -> None:
     wall, broker = Wall(), SimulatedBroker(retention_seconds=RETENTION)
-    settings = small_settings(stall_seconds=60.0)
+    settings = small_settings()
     root = tmp_path / "objects"
     stage = TierStage(DirectoryStore(root), settings=settings, broker=broker, clock=wall).ready()
     block = stage.block(stage.grant(link("user")), "one")

@@ -131,7 +131,7 @@ async def test_another_organisation_is_nowhere_to_be_seen(
     revoked = stage.deployment.administration.revocations.user(
         (await operator(stage, keys)), "globex", "bob"
     )
-    await stage.deployment.gateway.revoker.settled(revoked.receipt.id, 30)
+    await stage.deployment.gateway.revoker.settled(revoked.receipt.id, 60)
     after = [await browsers["anna"].get(path) for path in pages]
     assert [one.content for one in after] == [one.content for one in before]
     assert not any(b"globex" in one.content for one in after)

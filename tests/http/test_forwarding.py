@@ -15,7 +15,7 @@ from scopekv.gateway.settings import GatewaySettings
 from scopekv.simulate.behaviour import Behaviour, Call
 from scopekv.simulate.client import CHAT
 from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.stage import ENGINE_KEY, Stage, text_of
+from scopekv.simulate.stage import ENGINE_KEY, Stage, text_of, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Keys = dict[str, str]
@@ -141,21 +141,18 @@ async def test_an_engine_that_dies_in_mid_stream_ends_in_an_error_event(
 
 
 async def test_a_client_that_leaves_stops_the_engine(calm: Stage, keys: Keys) -> None:
-    """R9: within a second, streaming or waiting for a whole answer."""
+    """R9: long before the answer is there, streaming or waiting for a whole one."""
     for stream, behaviour in (
-        (True, Behaviour(event_seconds=0.05)),
+        (True, Behaviour(event_seconds=30)),
         (False, Behaviour(head_seconds=30)),
     ):
         calm.engine.behaviour = behaviour
         before = calm.engine.seen.abandoned
         chat = calm.client.chat(keys["alice"], "hi", stream=stream, max_tokens=500)
         task = asyncio.ensure_future(chat)
-        await asyncio.sleep(0.3)
-        assert calm.engine.seen.running == 1
+        await until(lambda: calm.engine.seen.running == 1)
         task.cancel()
-        async with asyncio.timeout(1):
-            while calm.engine.seen.running:
-                await asyncio.sleep(0.01)
+        await until(lambda: not calm.engine.seen.running)
         assert calm.engine.seen.abandoned == before + 1
 
 
@@ -218,7 +215,7 @@ async def test_odd_framing_reaches_no_engine(stage: Stage, keys: Keys) -> None:
     ):
         reader, writer = await asyncio.open_connection(host, port)
         writer.write((head + framing).encode())
-        line = await asyncio.wait_for(reader.readline(), 5)
+        line = await asyncio.wait_for(reader.readline(), 60)
         assert b" 400 " in line, framing
         writer.close()
         await writer.wait_closed()
@@ -235,7 +232,7 @@ async def test_a_gateway_that_stops_says_so_in_the_stream(
     async with stage:
         stage.engine.behaviour = Behaviour(event_seconds=5.0)
         asked = asyncio.create_task(stage.client.chat(key, "hi", stream=True, max_tokens=4))
-        await asyncio.sleep(0.5)
+        await until(lambda: stage.engine.seen.running == 1)
         await stage.deployment.gateway.stop()
         answer = await asked
         assert answer.status in (200, 503)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from scopekv.gateway.administration import LOCAL_OPERATOR as _LOCAL
-from scopekv.gateway.instances import Fleet, InstanceAddress, Isolation
+from scopekv.gateway.fleet import Fleet
+from scopekv.gateway.instances import InstanceAddress, Isolation
 from scopekv.ports import ReceiptLine
 from scopekv.simulate.client import Answer, PlainClient
 from scopekv.simulate.deployment import Deployment
@@ -30,7 +31,7 @@ async def receipt(stage: Stage, key: str, uid: str) -> Any:
 
 
 async def until(stage: Stage, key: str, uid: str, state: str) -> Any:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (shown := await receipt(stage, key, uid))["state"] != state:
             await asyncio.sleep(0.02)
     return shown
@@ -79,7 +80,7 @@ async def test_an_instance_that_returns_is_fenced_before_it_gets_requests(
         answer = await revoke(stage, root, "users", **body)
         lines = {one["instance"]: one["reason"] for one in answer.json["receipt"]["lines"]}
         assert lines == {"engine-0": "", "engine-1": "unreachable"}
-        stage.deployment.gateway.revoker.call_seconds = 0.1
+        stage.deployment.gateway.revoker.calls.seconds = 0.1
         away.behaviour.purge_seconds = 60
         await away.start()
         assert await looked_at(fleet, 1) is Isolation.NONE, "it answers, but is not purged"

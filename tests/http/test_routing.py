@@ -24,21 +24,18 @@ from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.client import Answer, PlainClient
 from scopekv.simulate.engine import SimulatedEngine
 from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.stage import ENGINE_KEY, Stage
+from scopekv.simulate.stage import ENGINE_KEY, Stage, until
 
 pytestmark = pytest.mark.slow
 
-SLOW = Behaviour(head_seconds=0.4)
+
+def behave(stage: Stage, **changes: Any) -> None:
+    for engine in stage.engines:
+        engine.behaviour = Behaviour(**changes)
 
 
 def calls(stage: Stage) -> list[int]:
     return [len(engine.seen.calls) for engine in stage.engines]
-
-
-async def until(done: Any, seconds: float = 5) -> None:
-    async with asyncio.timeout(seconds):
-        while not done():
-            await asyncio.sleep(0.01)
 
 
 def addresses(stage: Stage, *numbers: int) -> list[InstanceAddress]:
@@ -59,12 +56,12 @@ async def test_a_drained_instance_ends_what_it_has_and_gets_nothing_new(
         async def ask(method: str, rest: str = "", by: str = root) -> Answer:
             return await stage.client.send(method, path + rest, key=by)
 
-        for engine in stage.engines:
-            engine.behaviour = SLOW
+        behave(stage, held=True)
         running = [asyncio.create_task(stage.client.chat(key, f"q{n}")) for n in range(4)]
         await until(lambda: sum(engine.seen.running for engine in stage.engines) == 4)
         assert (await ask("POST", "/engine-0/drain")).json["state"] == "draining"
         before = calls(stage)[0]
+        behave(stage)
         assert {answer.status for answer in await asyncio.gather(*running)} == {200}
         for number in range(4):
             assert (await stage.client.chat(key, f"new {number}")).status == 200
@@ -142,8 +139,7 @@ async def test_instances_come_and_go_without_an_error(
         key = stage.deployment.account("acme", "alice")
         gateway = stage.deployment.gateway
         fleet = gateway.fleet
-        for engine in stage.engines:
-            engine.behaviour = SLOW
+        behave(stage, held=True)
         kept = fleet.instances[1]
         running = [asyncio.create_task(stage.client.chat(key, f"q{n}")) for n in range(4)]
         await until(lambda: sum(engine.seen.running for engine in stage.engines) == 4)
@@ -151,6 +147,7 @@ async def test_instances_come_and_go_without_an_error(
         before = calls(stage)
         assert fleet.instances == [kept], "what stays is the same, with its load"
         assert kept.in_flight == stage.engines[1].seen.running
+        behave(stage)
         assert {answer.status for answer in await asyncio.gather(*running)} == {200}
         assert (await stage.client.chat(key, "hi")).status == 200
         assert calls(stage) == [before[0], before[1] + 1]
@@ -195,8 +192,11 @@ async def test_what_finds_no_place_waits_and_what_finds_no_room_is_told_when_to_
     stage = Stage(tmp_path, model, settings=limited(in_flight_max=2, waiting_max=2))
     key = stage.deployment.account("acme", "alice")
     async with stage:
-        stage.engine.behaviour = SLOW
-        answers = await asyncio.gather(*(stage.client.chat(key, f"q{n}") for n in range(7)))
+        behave(stage, held=True)
+        asked = [asyncio.create_task(stage.client.chat(key, f"q{n}")) for n in range(7)]
+        await until(lambda: sum(one.done() for one in asked) == 3)
+        behave(stage)
+        answers = await asyncio.gather(*asked)
         assert sorted(answer.status for answer in answers) == [200] * 4 + [429] * 3
         (refused, *_) = [answer for answer in answers if answer.status == 429]
         assert refused.error["code"] == "overloaded"
@@ -213,11 +213,13 @@ async def test_a_tenant_that_floods_the_line_does_not_keep_another_out(
     alice = stage.deployment.account("acme", "alice")
     bob = stage.deployment.account("globex", "bob")
     async with stage:
-        stage.engine.behaviour = Behaviour(head_seconds=0.1)
+        behave(stage, held=True)
         flood = [asyncio.create_task(stage.client.chat(alice, f"q{n}")) for n in range(20)]
         room = stage.deployment.gateway.room
-        await until(lambda: room.waiting == 6)
+        await until(lambda: room.waiting == 6 and sum(one.done() for one in flood) == 13)
         asked = [asyncio.create_task(stage.client.chat(bob, f"b{n}")) for n in range(3)]
+        await until(lambda: sum(one.done() for one in flood) == 16)
+        behave(stage)
         assert [answer.status for answer in await asyncio.gather(*asked)] == [200] * 3
         statuses = [answer.status for answer in await asyncio.gather(*flood)]
         assert statuses.count(200) == 4, "one at once, three of the six that waited"
@@ -227,19 +229,19 @@ async def test_a_tenant_that_floods_the_line_does_not_keep_another_out(
 async def test_a_wait_ends_at_its_deadline_and_when_its_client_leaves(
     tmp_path: Path, model: SimulatedModel
 ) -> None:
-    stage = Stage(tmp_path, model, settings=limited(in_flight_max=1, wait_seconds_max=0.3))
+    stage = Stage(tmp_path, model, settings=limited(in_flight_max=1, wait_seconds_max=1.0))
     key = stage.deployment.account("acme", "alice")
     async with stage:
-        stage.engine.behaviour = Behaviour(head_seconds=1.0)
+        behave(stage, held=True)
         room = stage.deployment.gateway.room
         first = asyncio.create_task(stage.client.chat(key, "first"))
         await until(lambda: room.taken)
-        late = asyncio.create_task(stage.client.chat(key, "late"))
         left = asyncio.create_task(stage.client.chat(key, "left"))
-        await until(lambda: room.waiting == 2)
+        await until(lambda: room.waiting or left.done())
         left.cancel()
-        await until(lambda: room.waiting == 1)
-        assert (await late).status == 429
+        await until(lambda: not room.waiting)
+        assert (await stage.client.chat(key, "late")).status == 429
+        behave(stage)
         assert (await first).status == 200
         assert len(stage.engine.seen.calls) == 1
         await until(lambda: (room.taken, room.waiting) == (0, 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -35,14 +34,12 @@ from scopekv.core.sealing import (
 )
 from scopekv.core.tickets import AudienceId, KeyId, audience_id, key_id, mint, verify
 from scopekv.errors import ConfigError, Corrupt, Misuse, TicketInvalid
+from tests.vectors import make
+from tests.vectors.fixed import SEED
+from tests.vectors.tickets import good_ticket
 
 HERE = Path(__file__).parent
 NAMES = ("encoding", "scopes", "blocks", "tickets", "keys", "sealing")
-_spec = importlib.util.spec_from_file_location("vectors_make", HERE / "make.py")
-assert _spec
-assert _spec.loader
-make = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(make)
 
 
 def load(name: str) -> dict[str, Any]:
@@ -255,7 +252,7 @@ def test_all_chains_differ_in_keys_names_and_folders() -> None:
 
 @pytest.mark.parametrize("case", load("sealing")["chain_at"], ids=lambda case: f"{case['end']}")
 def test_chain_at(case: dict[str, Any]) -> None:
-    ticket = make.good_ticket(TicketSigner(make.SEED))
+    ticket = good_ticket(TicketSigner(SEED))
     assert len(chain_at(ticket.grants, case["end"])) == case["links"]
 
 

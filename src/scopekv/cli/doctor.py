@@ -17,7 +17,7 @@ from scopekv.core.tickets import audience_id
 from scopekv.errors import ConfigError
 from scopekv.gateway.checkup import Finding, Level, examine, keys_of, listens, registry_of
 from scopekv.gateway.checkup.engines import close
-from scopekv.gateway.instances import Fleet
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.settings import GatewaySettings
 from scopekv.gateway.settings_file import read_settings
 

@@ -16,8 +16,8 @@ from scopekv.errors import NotFound
 from scopekv.gateway.access import Access
 from scopekv.gateway.administration import Administration
 from scopekv.gateway.explaining import Explainer, Recents
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.messages import Request
-from scopekv.gateway.instances import Fleet
 from scopekv.gateway.instances_http import InstancesAdmin
 from scopekv.gateway.revocation import Revoker
 from scopekv.gateway.waiting import WaitingRoom

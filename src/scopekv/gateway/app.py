@@ -24,12 +24,12 @@ from scopekv.gateway.counting import TokenCount
 from scopekv.gateway.discovery import Discovery
 from scopekv.gateway.errors_http import failure_of, http_error
 from scopekv.gateway.explaining import EXPLAIN, Explainer, Forgetter, Recents
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.limits import RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.http.server import Server
 from scopekv.gateway.identity import Identities
-from scopekv.gateway.instances import Fleet
 from scopekv.gateway.instances_http import InstancesAdmin, Restart, state_of
 from scopekv.gateway.leases_http import LEASES_PATH, Leases
 from scopekv.gateway.locating import IndexLocator

@@ -26,8 +26,9 @@ from typing import Any
 import msgspec
 
 from scopekv.errors import ConfigError, ScopeKVError, Unavailable
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.client import ClientPool
-from scopekv.gateway.instances import Fleet, InstanceAddress
+from scopekv.gateway.instances import InstanceAddress
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ANSWER_BYTES_MAX = 16 << 20

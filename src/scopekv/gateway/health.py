@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -14,10 +14,8 @@ from scopekv.core.blocks import FORMAT_VERSION, Fingerprint
 from scopekv.core.tickets import AudienceId, KeyId
 from scopekv.errors import NotFound, ScopeKVError, Unavailable
 from scopekv.gateway.http.client import ClientPool, NotSent
+from scopekv.gateway.instances import Instance
 from scopekv.gateway.model_text import Built, built, model_text
-
-if TYPE_CHECKING:
-    from scopekv.gateway.instances import Instance
 
 LOOK_SECONDS_MAX = 15.0  # a first status waits for the step that the engine is in
 GONE_SECONDS = 1.0

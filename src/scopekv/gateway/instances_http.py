@@ -18,8 +18,9 @@ from urllib.parse import unquote
 from scopekv.core.administration import AdminReason
 from scopekv.core.scopes import Principal
 from scopekv.errors import Misuse, NotFound, ScopeDenied
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.messages import Request
-from scopekv.gateway.instances import Fleet, Instance
+from scopekv.gateway.instances import Instance
 from scopekv.ports import Registry
 
 PATH = "/admin/v1/instances"

@@ -23,8 +23,9 @@ from scopekv.core.locations import BYTES_MAX, LocationIndex, Reach
 from scopekv.core.prefixes import Mark
 from scopekv.core.routing import CachedThere
 from scopekv.errors import ConfigError, Misuse, ScopeKVError, Unavailable
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.hashes import Hashing, PromptHashes
-from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.routing import Asked, NullLocator
 

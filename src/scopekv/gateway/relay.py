@@ -15,10 +15,11 @@ from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, stripped
 from scopekv.gateway.errors_http import failure_of
 from scopekv.gateway.explaining.recents import Recent, Recents
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.client import Busy, NotSent
 from scopekv.gateway.http.messages import Headers, Request
 from scopekv.gateway.http.reply import Reply
-from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.passing import Passing, Told, pass_error
 from scopekv.gateway.permits import Issuer

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from scopekv.errors import ScopeKVError
-from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.gateway.fleet import Fleet
+from scopekv.gateway.instances import Instance, Isolation
 from scopekv.store.broker import KeyBroker
 
 EXPIRE_SECONDS = 20.0

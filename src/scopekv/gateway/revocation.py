@@ -14,31 +14,26 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from scopekv.core import receipts as core
 from scopekv.core.chains import Link
 from scopekv.core.receipts import LineReason, Lines, ReceiptState
-from scopekv.errors import Conflict, Corrupt, Misuse, NotFound, ScopeKVError, Unavailable
+from scopekv.errors import Conflict, Corrupt, ScopeKVError, Unavailable
 from scopekv.gateway.administration.revocation import lines_of, stored
-from scopekv.gateway.instances import Fleet, Instance
+from scopekv.gateway.fleet import Fleet
+from scopekv.gateway.instances import Instance
 from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.purge_calls import PurgeCalls
 from scopekv.ports import Receipt, Registry
 
-PURGE = "/v1/scopekv/purge"
 LOOK_SECONDS = 0.25
 READ_SECONDS = 10.0  # also without a change: another gateway, or an operator, may have ended one
-CALL_SECONDS = 5.0
-CALL_SECONDS_MAX = 20.0  # once one timed out: a busy engine answers between two of its steps
-LINKS_PER_CALL = 2_000  # a call holds the engine between two of its steps
 PAUSE_SECONDS = 0.05
 QUICK_SECONDS = 30.0  # how long pauses stay below a second
 QUICK_PAUSE_SECONDS = 1.0
 SLOW_PAUSE_SECONDS = 10.0
-AWAY_SECONDS = 1.0  # how long an instance that failed is not asked for other receipts
-LASTING_SECONDS = 30.0
 log = logging.getLogger("scopekv.revocation")
 
 
@@ -59,21 +54,11 @@ class _Open:
     task: asyncio.Task[None] | None = None
 
 
-@dataclass(slots=True)
-class _Away:
-    """An instance that failed a moment ago."""
-
-    reason: LineReason
-    until: float
-    timeouts: int
-
-
 class Revoker:
     """Purges on all instances of one fleet. `secret` makes owners' names opaque.
 
     Every gateway of a registry must have the same instances: a receipt is done when those of one
-    gateway are through. `call_seconds`: how long an instance has for a first answer.
-    Use: `load` before the fleet is looked at, `start`, then `stop`.
+    gateway are through. Use: `load` before the fleet is looked at, `start`, then `stop`.
     """
 
     def __init__(
@@ -87,10 +72,8 @@ class Revoker:
     ) -> None:
         self._registry, self._fleet, self._secret = registry, fleet, secret
         self._metrics, self._clock = metrics, clock
-        self.call_seconds = CALL_SECONDS
+        self.calls = PurgeCalls()
         self._open: dict[str, _Open] = {}
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by instance
-        self._away: dict[str, _Away] = {}
         self._reading = asyncio.Lock()
         self._epochs = -1
         self._read_at = float("-inf")
@@ -133,7 +116,7 @@ class Revoker:
         for one in list(self._open.values()):
             if core.confirmed(one.lines, instance.address.name):
                 continue
-            self._away.pop(instance.address.name, None)
+            self.calls.ask_again(instance)
             reason = await self._attempt(one, instance)
             one.wake.set()
             if reason in (LineReason.UNREACHABLE, LineReason.TIMED_OUT):
@@ -222,48 +205,13 @@ class Revoker:
     async def _attempt(self, one: _Open, instance: Instance) -> LineReason | None:
         """Ask one instance once, and take its answer into the lines."""
         name = instance.address.name
-        away = self._away.get(name)
-        if away is not None and self._turns[name].locked():  # another receipt is finding out
-            return self._unasked(one, name, away.reason)
-        async with self._turns[name]:
-            away = self._away.get(name)
-            if away is not None and time.monotonic() < away.until:
-                return self._unasked(one, name, away.reason)
-            timeouts = away.timeouts if away is not None else 0
-            known = any(line.instance == name for line in one.lines)  # a first word comes quickly
-            seconds = self.call_seconds * (2**timeouts if known else 1)
-            try:
-                answer = await self._purge(instance, one.links, seconds)
-            except (ScopeKVError, TimeoutError) as error:
-                reason = _reason(error)
-                self._failed(name, reason, timeouts)
-                return self._unasked(one, name, reason)
-            self._away.pop(name, None)
-            one.lines = core.after_answer(one.lines, name, answer, self._clock())
-            return None
-
-    def _unasked(self, one: _Open, name: str, reason: LineReason) -> LineReason:
-        one.lines = core.after_failure(one.lines, name, reason, self._clock())
-        return reason
-
-    async def _purge(self, instance: Instance, links: Sequence[Link], seconds: float) -> object:
-        """The lines that an instance answered with, over all calls that the links need."""
-        lines: list[object] = []
-        for start in range(0, max(1, len(links)), LINKS_PER_CALL):
-            part = links[start : start + LINKS_PER_CALL]
-            body = {"scopes": [[link.scope.hex(), link.epoch] for link in part]}
-            async with asyncio.timeout(min(seconds, CALL_SECONDS_MAX)):
-                answer = await instance.ask("POST", PURGE, body, seconds=2 * CALL_SECONDS_MAX)
-            told = answer.get("lines") if isinstance(answer, dict) else None
-            if not isinstance(told, list) or not told:
-                return None
-            lines += told
-        return lines
-
-    def _failed(self, name: str, reason: LineReason, timeouts: int) -> None:
-        seconds = LASTING_SECONDS if reason in core.LASTING else AWAY_SECONDS
-        more = min(timeouts + 1, 2) if reason is LineReason.TIMED_OUT else 0
-        self._away[name] = _Away(reason, time.monotonic() + seconds, more)
+        known = any(line.instance == name for line in one.lines)
+        answer = await self.calls.purge(instance, one.links, first=not known)
+        if isinstance(answer, LineReason):
+            one.lines = core.after_failure(one.lines, name, answer, self._clock())
+            return answer
+        one.lines = core.after_answer(one.lines, name, answer, self._clock())
+        return None
 
     async def _keep(self, one: _Open) -> None:
         """Write lines and state, if they changed. Done is for good."""
@@ -296,11 +244,3 @@ class Revoker:
     @property
     def _names(self) -> list[str]:
         return [instance.address.name for instance in self._fleet.instances]
-
-
-def _reason(error: Exception) -> LineReason:
-    if isinstance(error, TimeoutError):
-        return LineReason.TIMED_OUT
-    if isinstance(error, NotFound):
-        return LineReason.NO_PLUGIN
-    return LineReason.REFUSED if isinstance(error, Misuse) else LineReason.UNREACHABLE

@@ -24,8 +24,9 @@ from scopekv.core.prefixes import (
 from scopekv.core.reservations import Outcome, Reservation
 from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, Choice, choose
 from scopekv.core.segments import Segment
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.answer import UpstreamResponse
-from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.tokens import Tokens
 from scopekv.gateway.usage import Usage

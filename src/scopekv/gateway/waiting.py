@@ -7,7 +7,7 @@ import math
 
 from scopekv.core.turns import Turns
 from scopekv.errors import Overloaded
-from scopekv.gateway.instances import Fleet
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.settings import RoutingSettings
 
 RETRY_SECONDS_MAX = 60

@@ -24,7 +24,8 @@ from scopekv.gateway.access import Access
 from scopekv.gateway.apis.chat import COMPLETIONS_API
 from scopekv.gateway.bodies import engine_body
 from scopekv.gateway.documents import DocumentIndex
-from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.gateway.fleet import Fleet
+from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.prompts import Caller, Prompt, chat_prompt, completion_prompt
 from scopekv.gateway.routing import outcome_of

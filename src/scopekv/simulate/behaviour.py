@@ -13,8 +13,9 @@ from scopekv.gateway.http.messages import Headers
 class Behaviour:
     """May be changed while the engine runs; counts for the next request.
 
-    `head_seconds`: before an answer begins. `token_seconds`: to compute one token of a prompt, one
-    prompt at a time. `event_seconds`: between two events of a stream.
+    `head_seconds`: before an answer begins. `held`: none begins while this is true, so that a test
+    decides how long they last, whatever the machine does. `token_seconds`: to compute one token of
+    a prompt, one prompt at a time. `event_seconds`: between two events of a stream.
     `dies_after_events`: cut the connection after so many events of a stream (or, at 0, instead of
     an answer). `refuses`: the status to answer completions with, 0 for none. `echoes_body`: a
     refusal repeats the request, as a careless validator would. `template_shown`: what the plugin
@@ -26,6 +27,7 @@ class Behaviour:
     """
 
     head_seconds: float = 0.0
+    held: bool = False
     token_seconds: float = 0.0
     event_seconds: float = 0.0
     dies_after_events: int | None = None

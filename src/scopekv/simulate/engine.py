@@ -1,7 +1,5 @@
 """A simulated engine: HTTP as vLLM 0.32 with our plugin, the real verdict on tickets, no model.
 
-    body ─▶ token ids ─▶ verdict per sequence ─▶ block hashes ─▶ prefix cache ─▶ words, usage
-
 Stock vLLM (`keys_path` None) and a broken plugin hash the `cache_salt` into the first block only.
 """
 
@@ -10,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,20 +19,17 @@ from scopekv.core.blocks import Namespace
 from scopekv.core.events import Medium
 from scopekv.errors import Misuse, NotFound, Refused, TooLarge
 from scopekv.gateway.apis import APIS
-from scopekv.gateway.apis.chat import CHAT_API
-from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, as_chat
-from scopekv.gateway.apis.responses import RESPONSES
+from scopekv.gateway.apis.messages import COUNT_TOKENS, as_chat
 from scopekv.gateway.http import Failure, Headers, Reply, Request, Server, internal_failure
 from scopekv.simulate.behaviour import Behaviour, Call, Seen
 from scopekv.simulate.calls import OwnCalls, metrics_text
-from scopekv.simulate.completions import Answer, Sequence, salt_of, whole_number
+from scopekv.simulate.completions import Answer
 from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.other_apis import MessagesAnswer, ResponsesAnswer
 from scopekv.simulate.plugin import SimulatedPlugin
-from scopekv.simulate.prefix_cache import BlockHash, Prefill, PrefixCache
+from scopekv.simulate.prefilling import Prefilling
+from scopekv.simulate.prefix_cache import PrefixCache
 from scopekv.simulate.tiers import SimulatedTiers
 
-_ANSWERS: dict[str, type[Answer]] = {MESSAGES: MessagesAnswer, RESPONSES: ResponsesAnswer}
 _JSON = [(b"content-type", b"application/json")]
 _PACKED = [(b"content-type", b"application/octet-stream")]
 _TEXT = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
@@ -186,6 +180,8 @@ class SimulatedEngine:
         self.seen.running += 1
         try:
             await asyncio.sleep(self.behaviour.head_seconds)
+            while self.behaviour.held:  # noqa: ASYNC110 - a plain flag, as above
+                await asyncio.sleep(0.01)
             if self.behaviour.dies_after_events == 0:
                 raise asyncio.CancelledError  # the server cuts the connection
             if self.behaviour.refuses:
@@ -220,89 +216,7 @@ class SimulatedEngine:
             return answer
 
     async def _prefill(self, path: str, body: dict[str, Any]) -> Answer:
-        named = body.get("model")
-        if named not in (self.model.name, *self.adapters):
-            raise NotFound("The model does not exist.")
-        adapter = b"" if named == self.model.name else str(named).encode()
-        salt, parameters = salt_of(body), body.get("kv_transfer_params") or {}
-        count = whole_number(body, "n", 1)
-        words = whole_number(body, "max_output_tokens" if path == RESPONSES else "max_tokens", 16)
-        prompts = self._prompts(path, body, parameters)
-        made: list[Sequence] = []
-        for ids in prompts:
-            if len(ids) + 1 > self.model.max_model_len:
-                raise TooLarge(f"maximum context length is {self.model.max_model_len} tokens")
-            for number in range(count):
-                prefill = await self._prefill_one(ids, parameters, salt, adapter)
-                text = list(self.model.words(prefill.content, number, words))
-                made.append(Sequence(len(ids), prefill.cached_tokens, text))
-        options = body.get("stream_options") or {}
-        return _ANSWERS.get(path, Answer)(
-            chat=path == CHAT_API.path,
-            model=self.model.name,
-            created=int(time.time()),
-            per_prompt=count,
-            sequences=made,
-            counts_usage=options.get("include_usage") is True,
-            counts_cached=not self.behaviour.hides_cached,
-        )
-
-    async def _prefill_one(
-        self, ids: list[int], parameters: dict[str, Any], salt: str, adapter: bytes
-    ) -> Prefill:
-        """Without tiers there is no moment between the verdict and the read."""
-        plugin, tiers, ticket = self.plugin, self.tiers, parameters.get("scopekv")
-        if plugin is None or tiers is None or not plugin.works or not isinstance(ticket, str):
-            hashes = self._hashes(ids, parameters, salt, adapter)
-            return self._read(ids, hashes)
-        verdict = plugin.verdict(ticket, ids, adapter)
-        hashes = plugin.hashes(verdict, ids, salt)
-        grants = verdict.ticket.grants if verdict.ticket is not None else ()
-        if not grants:
-            return self._read(ids, hashes)
-        current = partial(plugin.current, grants)
-        if not await tiers.fetch(self.cache, hashes, grants, ticket, current):
-            return self._read(ids, [])  # revoked meanwhile: nothing is read or kept
-        prefill = self._read(ids, hashes)
-        tiers.keep(self.cache, hashes, grants)
-        return prefill
-
-    def _read(self, ids: list[int], hashes: list[BlockHash]) -> Prefill:
-        prefill = self.cache.prefill(ids, hashes)
-        self.seen.queried_tokens += len(ids)
-        self.seen.hit_tokens += prefill.cached_tokens
-        if self.plugin is not None:
-            self.plugin.bus.flush()
-        self._note_reads(hashes[: prefill.cached_tokens // self.cache.block_size])
-        return prefill
-
-    def _note_reads(self, hashes: list[BlockHash]) -> None:
-        if self.plugin is not None and hashes:
-            self.seen.reads.append((time.monotonic(), self.plugin.tags_of(hashes)))
-
-    def _hashes(self, ids: list[int], parameters: dict[str, Any], salt: str, adapter: bytes) -> Any:
-        if self.plugin is None or not self.plugin.works:
-            names = (("lora", adapter.hex()),) if adapter else ()  # vLLM keys every block by it
-            salts = (("cache_salt", salt),)
-            return self.cache.hashes(ids, lambda start, _: names if start else (*names, *salts))
-        verdict = self.plugin.verdict(parameters.get("scopekv"), ids, adapter)
-        return self.plugin.hashes(verdict, ids, salt)
-
-    def _prompts(
-        self, path: str, body: dict[str, Any], parameters: dict[str, Any]
-    ) -> list[list[int]]:
-        read = APIS[path].chat
-        if read is not None:
-            ids = parameters.get("prompt_token_ids")
-            return [ids if ids is not None else self.model.chat_ids(read(body))]
-        prompt = body.get("prompt")
-        if isinstance(prompt, str):
-            return [self.model.text_ids(prompt)]
-        if not isinstance(prompt, list) or not prompt:
-            raise Misuse("prompt must be text, token ids, or a list of either")
-        if isinstance(prompt[0], int):
-            return [prompt]
-        return [self.model.text_ids(p) if isinstance(p, str) else p for p in prompt]
+        return await Prefilling(self).answer(path, body)
 
     async def _stream(self, answer: Answer, reply: Reply, headers: Headers) -> None:
         await reply.start(200, headers)

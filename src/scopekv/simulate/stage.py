@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -83,3 +85,10 @@ def text_of(seed: str, words: int) -> str:
     letters = "abcdefghijklmnopqrstuvwxyz"
     made = ("".join(dice.choices(letters, k=dice.randint(3, 8))) for _ in range(words))
     return f"{seed}: " + " ".join(made) + "."
+
+
+async def until(done: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait by looking. Raises `TimeoutError` for what takes longer: it is broken, not slow."""
+    async with asyncio.timeout(seconds):
+        while not done():  # noqa: ASYNC110 - what is waited for is anything
+            await asyncio.sleep(0.01)

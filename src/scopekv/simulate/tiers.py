@@ -21,7 +21,7 @@ from scopekv.store.keyring import Keyring
 from scopekv.store.tier import SealedTier
 
 BLOCK_BYTES = 4096  # of a sealed block; a content of 32 bytes, repeated
-WAIT_SECONDS_MAX = 0.5  # for keys, for answers, for bytes: then the blocks are computed
+WAIT_SECONDS_MAX = 20.0  # for keys, for answers, for bytes: then the blocks are computed
 _POLL_SECONDS = 0.001
 
 

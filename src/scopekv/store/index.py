@@ -1,39 +1,18 @@
-"""What a tier keeps, as far as this process knows: sizes, ages, uses, and the hard byte limit.
-
-Age is counted twice, on the wall clock since the store took an object in and on the monotonic
-clock since this process saw it, and the larger one counts. So a wall clock that is set back keeps
-nothing alive, and what carries a time to come (more than `SKEW_SECONDS`) is over, not young.
-"""
+"""What a tier keeps, as far as this process knows: room, uses, and the hard byte limit."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
-from scopekv.core.chains import Tag, holds_any, retention_of
+from scopekv.core.chains import Tag
 from scopekv.core.eviction import Entry, EvictionPolicy
 from scopekv.core.leases import NOBODY
 from scopekv.ports import ObjectKey, ObjectStat
 from scopekv.store.departures import Departures
+from scopekv.store.records import Record, Records
 from scopekv.store.residents import Residents
-
-SKEW_SECONDS = 300.0
-
-
-@dataclass(slots=True)
-class Record:
-    """One object. `pending`: room is kept for it, and it is not there yet."""
-
-    entry: Entry[ObjectKey]
-    stored_at: float
-    seen_at: float
-    age_seen: float
-    confirmed_at: float
-    used_at: float
-    uses: int = 0
-    pending: bool = False
 
 
 class Index:
@@ -51,8 +30,7 @@ class Index:
         self._clock = clock
         self._monotonic = monotonic
         self._lock = threading.RLock()
-        self._records: dict[ObjectKey, Record] = {}
-        self._folders: dict[str, set[ObjectKey]] = {}
+        self._records = Records(clock, monotonic)
         self._parents: dict[tuple[bytes, int], ObjectKey] = {}
         self._doubtful: dict[ObjectKey, int] = {}
         self._left = Departures(monotonic)
@@ -72,15 +50,14 @@ class Index:
         """The record of an object that is there and not over."""
         with self._lock:
             record = self._records.get(key)
-            if record is None or record.pending or self._over(key, record):
-                return None
-            return record
+            gone = record is None or record.pending or self._records.over(key, record)
+            return None if gone else record
 
     def keeps(self, key: ObjectKey) -> bool:
         """Whether the object is there, or on its way in."""
         with self._lock:
             record = self._records.get(key)
-            return record is not None and not self._over(key, record)
+            return record is not None and not self._records.over(key, record)
 
     def use(self, key: ObjectKey, account: bytes) -> None:
         """A use: counted, and what was nobody's becomes the account's."""
@@ -183,9 +160,7 @@ class Index:
             record = self._records.get(key)
             if record is None or not record.pending:
                 return False
-            record.pending = False
-            record.stored_at, record.age_seen = self._clock(), 0.0
-            record.seen_at = record.confirmed_at = self._monotonic()
+            self._records.stored_now(record)
             self._policy.unpin(key)
             self._doubtful.pop(key, None)
             return True
@@ -233,32 +208,24 @@ class Index:
         Until `cleared` says that they are gone their bytes count on.
         """
         with self._lock:
-            folders = [name for name in self._folders if holds_any(name, tags)]
-            gone = [key for name in folders for key in self._folders[name]]
+            gone = self._records.tagged(tags)
             self._doubtful.update((key, self._records[key].entry.size_bytes) for key in gone)
             return self.forget(gone)
 
     def forget_unlisted(self, listed: Collection[ObjectKey], since: float) -> int:
         """Forget what a listing that began at `since` (monotonic) did not show."""
         with self._lock:
-            gone = [
-                key
-                for key, record in self._records.items()
-                if not record.pending and record.confirmed_at < since and key not in listed
-            ]
-            return self.forget(gone)
+            unseen = self._records.unconfirmed(since)
+            return self.forget([key for key in unseen if key not in listed])
 
     def over(self) -> list[ObjectKey]:
         """What is past its retention. Folder by folder: look-ups need not wait for all."""
         with self._lock:
-            names = list(self._folders)
+            names = self._records.folders()
         gone: list[ObjectKey] = []
         for name in names:
             with self._lock:
-                for key in self._folders.get(name, ()):
-                    record = self._records[key]
-                    if not record.pending and self._over(key, record):
-                        gone.append(key)
+                gone += self._records.over_in(name)
         return gone
 
     def surplus(self) -> list[ObjectKey]:
@@ -273,14 +240,14 @@ class Index:
         """Whether a listed object, known here or not, is past its retention."""
         with self._lock:
             record = self._records.get(stat.key)
-            if record is not None and not record.pending and self._over(stat.key, record):
+            if record is not None and self._records.over(stat.key, record):
                 return True
-        return self._stale(stat.key, self._age(stat.stored_at))
+            return self._records.listed_over(stat)
 
     def parent(self, block_hash: bytes | None, group_idx: int) -> ObjectKey | None:
         with self._lock:
             key = None if block_hash is None else self._parents.get((block_hash, group_idx))
-            return key if key in self._records else None
+            return key if key is not None and key in self._records else None
 
     def is_parent(self, block_hash: bytes, group_idx: int, key: ObjectKey) -> None:
         """Note where a block lies, for the children that come after it."""
@@ -292,19 +259,16 @@ class Index:
     def any_key(self) -> ObjectKey | None:
         """Some object that is there; None where there is none."""
         with self._lock:
-            newest = reversed(self._records)
+            newest = self._records.newest()
             return next((key for key in newest if self.get(key) is not None), None)
 
     def records(self) -> Mapping[ObjectKey, Record]:
         with self._lock:
-            return dict(self._records)
+            return self._records.all()
 
     def bytes_by_account(self) -> Counter[bytes]:
         with self._lock:
-            used: Counter[bytes] = Counter()
-            for record in self._records.values():
-                used[record.entry.account] += record.entry.size_bytes
-            return used
+            return self._records.bytes_by_account()
 
     def _victims(self, entry: Entry[ObjectKey]) -> list[ObjectKey] | None:
         excess = self.used_bytes + entry.size_bytes - self._capacity
@@ -314,34 +278,14 @@ class Index:
         return self._policy.victims(excess, entry.account, protected)
 
     def _add(self, key: ObjectKey, entry: Entry[ObjectKey], stored_at: float, uses: int) -> None:
-        now = self._monotonic()
         self._left.back(key)
-        self._records[key] = Record(entry, stored_at, now, self._age(stored_at), now, now, uses)
-        self._folders.setdefault(key.chain, set()).add(key)
+        self._records.add(key, entry, stored_at, uses)
         self._policy.insert(key, entry)
 
     def _drop(self, key: ObjectKey) -> bool:
-        if self._records.pop(key, None) is None:
+        if not self._records.drop(key):
             return False
         self._policy.remove(key)
         self.residents.drop(key)
-        names = self._folders[key.chain]
-        names.discard(key)
-        if not names:
-            del self._folders[key.chain]
         self._left.add(key)
         return True
-
-    def _age(self, stored_at: float) -> float:
-        age = self._clock() - stored_at
-        return float("inf") if age < -SKEW_SECONDS else max(0.0, age)
-
-    def _over(self, key: ObjectKey, record: Record) -> bool:
-        if record.pending:
-            return False
-        seen = record.age_seen + self._monotonic() - record.seen_at
-        return self._stale(key, max(seen, self._age(record.stored_at)))
-
-    def _stale(self, key: ObjectKey, age: float) -> bool:
-        retention = retention_of(key.chain)
-        return retention is not None and age > retention

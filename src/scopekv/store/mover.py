@@ -20,7 +20,7 @@ from scopekv.store.fence import Fence
 from scopekv.store.index import Index
 from scopekv.store.jobs import Job, JobBoard
 from scopekv.store.sealed_objects import Address, SealedObjects
-from scopekv.store.workers import Desk
+from scopekv.store.workers import Desk, Urgency, Workers
 
 CORRUPT_IN_A_ROW_MAX = 8
 
@@ -48,6 +48,19 @@ class Parts:
             if circuit.trip():
                 self.counts.add("suspensions")
                 self.wake.set()
+
+    def give_up_hung(self, workers: Workers) -> None:
+        """End the jobs of calls that hang, and suspend the tier; it may be asked at any time."""
+        stalled = workers.give_up_stalled()
+        if stalled:
+            self.counts.add("stalls", len(stalled))
+            reads = any(task.urgency is not Urgency.STORE for task in stalled)
+            self.trouble(self.writing, *((self.reading,) if reads else ()))
+            for task in (*stalled, *workers.drop(None, None if reads else Urgency.STORE)):
+                task.failed()
+        if workers.exhausted:
+            for task in workers.drop(None):
+                task.failed()
 
 
 class Mover:

@@ -128,7 +128,7 @@ class SealedTier:
                 self._parts.board.settle(job, index, None)
                 continue
             pinned = self._parts.index.pin(address.key)
-            failed = partial(self._failed_load, job, index, address, pinned)
+            failed = partial(self._failed, job, index, address.key if pinned else None)
             run = partial(self._mover.load, job, index, address, pinned)
             task = Task(Urgency.LOAD, run, failed, job, address.key.chain)
             if not self._workers.put(task):
@@ -168,7 +168,7 @@ class SealedTier:
                 self._skip(job, index)
                 continue
             run = partial(self._mover.store, job, index, address, entry)
-            failed = partial(self._failed_store, job, index)
+            failed = partial(self._failed, job, index)
             if not self._workers.put(Task(Urgency.STORE, run, failed, job, address.key.chain)):
                 self._skip(job, index)
 
@@ -203,13 +203,9 @@ class SealedTier:
         folders = [None if address is None else address.key.chain for address in addresses]
         return self._parts.board.open(job_id, blocks, folders)
 
-    def _failed_load(self, job: Job, index: int, address: Address, pinned: bool) -> None:
-        if pinned:
-            self._parts.index.unpin(address.key)
-        self._parts.counts.add("dropped")
-        self._parts.board.settle(job, index, None)
-
-    def _failed_store(self, job: Job, index: int) -> None:
+    def _failed(self, job: Job, index: int, pinned: ObjectKey | None = None) -> None:
+        if pinned is not None:
+            self._parts.index.unpin(pinned)
         self._parts.counts.add("dropped")
         self._parts.board.settle(job, index, None)
 
@@ -223,18 +219,7 @@ class SealedTier:
         return True
 
     def _watch(self) -> None:
-        """Give up calls that hang: their jobs are over now, and the tier is suspended."""
-        parts, workers = self._parts, self._workers
-        stalled = workers.give_up_stalled()
-        if stalled:
-            parts.counts.add("stalls", len(stalled))
-            reads = any(task.urgency is not Urgency.STORE for task in stalled)
-            parts.trouble(parts.writing, *((parts.reading,) if reads else ()))
-            for task in (*stalled, *workers.drop(None, None if reads else Urgency.STORE)):
-                task.failed()
-        if workers.exhausted:
-            for task in workers.drop(None):
-                task.failed()
+        self._parts.give_up_hung(self._workers)
 
     # --- the rest -------------------------------------------------------------------------------
 

@@ -81,7 +81,5 @@ class Trial:
         """Wait until the tiers have written what they were given."""
         tiers = self.stage.engine.tiers
         assert tiers is not None
-        before = -1
-        while (now := sum(tier.counters()["stored"] for tier in tiers.tiers)) != before:
-            before = now
-            await asyncio.sleep(0.1)
+        while tiers.report()["pending"]:
+            await asyncio.sleep(0.01)

@@ -96,7 +96,6 @@ def _tiers(
             settings=small_settings(
                 capacity_bytes=capacity_bytes,
                 shared=store.medium != "directory",
-                stall_seconds=60.0,
             ),
             policy=ScopedPolicy(Shares(capacity_bytes)),
         )

@@ -13,7 +13,7 @@ import pytest
 
 from scopekv.core import blocks, enforcement
 from scopekv.core.block_table import BlockTable
-from scopekv.core.chains import Link, holds_any
+from scopekv.core.chains import Link
 from scopekv.core.fences import Fences
 from scopekv.core.following import Follower
 from scopekv.core.replay import UseLedger
@@ -125,8 +125,7 @@ def purged_bytes_forgotten(patch: Patch) -> None:
     """What was purged counts no more, though it is not deleted yet. It was so once."""
 
     def forget_tags(self: Index, tags: Any) -> int:
-        folders = [name for name in self._folders if holds_any(name, tags)]
-        return sum(self.forget(list(self._folders[name])) for name in folders)
+        return self.forget(self._records.tagged(tags))
 
     patch.setattr(Index, "forget_tags", forget_tags)
 

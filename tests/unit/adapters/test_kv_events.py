@@ -132,7 +132,7 @@ async def test_batches_arrive_over_a_socket_and_a_restart_is_noticed(
             cache = PrefixCache(block_size=2, blocks_max=10)
             bus.watch(cache, Medium.ENGINE)
             bus.listen(endpoint)
-            await asyncio.wait_for(subscriber.connected.wait(), 10)
+            await asyncio.wait_for(subscriber.connected.wait(), 60)
             before = len(got)
             family = 0
             while len(got) == before:  # a subscription takes a moment to reach the publisher

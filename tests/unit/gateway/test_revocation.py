@@ -13,7 +13,7 @@ from scopekv.core.chains import Link
 from scopekv.core.receipts import name_pair
 from scopekv.core.scopes import ScopeId
 from scopekv.errors import Unavailable
-from scopekv.gateway import revocation
+from scopekv.gateway import purge_calls
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.revocation import Revoker
 from scopekv.ports import Receipt
@@ -30,7 +30,6 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     async with Stage(tmp_path_factory.mktemp("stage"), model) as made:
         made.deployment.account("acme", "alice")
-        made.deployment.gateway.revoker.call_seconds = 0.1
         yield made
 
 
@@ -53,7 +52,7 @@ def revoker(stage: Stage) -> Revoker:
 
 async def test_waiting_takes_the_receipt_up_at_once(stage: Stage) -> None:
     uid = create(stage)
-    await revoker(stage).settled(uid, 10)
+    await revoker(stage).settled(uid, 60)
     found = stored(stage, uid)
     assert found.state == "done"
     assert found.finished_at is not None
@@ -61,17 +60,17 @@ async def test_waiting_takes_the_receipt_up_at_once(stage: Stage) -> None:
 
 
 async def test_an_unknown_or_finished_receipt_is_not_waited_for(stage: Stage) -> None:
-    await revoker(stage).settled("rcp_none", 10)
+    await revoker(stage).settled("rcp_none", 60)
 
 
 async def test_many_pairs_go_in_several_calls(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revocation, "LINKS_PER_CALL", 2)
+    monkeypatch.setattr(purge_calls, "LINKS_PER_CALL", 2)
     names = [f"{number:032x}:0" for number in range(5)]
     before = len(stage.engine.seen.purges)
     uid = create(stage, *names)
-    await revoker(stage).settled(uid, 10)
+    await revoker(stage).settled(uid, 60)
     calls = stage.engine.seen.purges[before:]
     assert [len(pairs) for pairs in calls] == [2, 2, 1]
     assert sorted(f"{scope}:{epoch}" for pairs in calls for scope, epoch in pairs) == names
@@ -82,7 +81,7 @@ async def test_no_pairs_are_still_asked_about(stage: Stage) -> None:
     """An engine without the plugin would be found out; nothing is done unasked."""
     with stage.deployment.world.registry.write() as tx:
         uid = tx.receipts.create("test", "- document:/x", ()).uid
-    await revoker(stage).settled(uid, 10)
+    await revoker(stage).settled(uid, 60)
     assert stage.engine.seen.purges[-1] == []
     assert [line.instance for line in stored(stage, uid).lines] == ["engine-0"]
 
@@ -96,7 +95,7 @@ async def test_a_receipt_closed_elsewhere_is_let_go(stage: Stage) -> None:
         receipts = stage.deployment.administration.receipts
         await asyncio.to_thread(receipts.close, LOCAL_OPERATOR, uid, "tested")
         stage.engine.behaviour.purges_busy = 0
-        await revoker(stage).settled(uid, 10)
+        await revoker(stage).settled(uid, 60)
         assert {line.state for line in stored(stage, uid).lines} == {"closed"}
     finally:
         stage.engine.behaviour.purges_busy = 0
@@ -104,31 +103,39 @@ async def test_a_receipt_closed_elsewhere_is_let_go(stage: Stage) -> None:
 
 async def test_a_receipt_that_names_no_scope_is_never_success(stage: Stage) -> None:
     bad, good = create(stage, "nonsense"), create(stage)
-    await revoker(stage).settled(good, 10)
+    await revoker(stage).settled(good, 60)
     assert stored(stage, good).state == "done"
     assert stored(stage, bad).state == "pending"
     receipts = stage.deployment.administration.receipts
     await asyncio.to_thread(receipts.close, LOCAL_OPERATOR, bad, "tested")
 
 
-async def test_a_slow_instance_holds_up_one_receipt_not_all(stage: Stage) -> None:
+async def test_a_slow_instance_holds_up_one_receipt_not_all(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever comes while it is being found out gets the reason, and stays open."""
+    monkeypatch.setattr(revoker(stage).calls, "seconds", 0.1)
     stage.engine.behaviour.paused = True
     uids = [create(stage) for _ in range(5)]
+    waiting = [asyncio.create_task(revoker(stage).settled(uid, 60)) for uid in uids]
     try:
-        async with asyncio.timeout(5):
-            await asyncio.gather(*(revoker(stage).settled(uid, 1) for uid in uids))
-        assert {stored(stage, uid).state for uid in uids} == {"incomplete"}
+        async with asyncio.timeout(60):
+            while {stored(stage, uid).state for uid in uids} != {"incomplete"}:
+                await asyncio.sleep(0.02)
         reasons = {line.reason for uid in uids for line in stored(stage, uid).lines}
         assert reasons == {"timed_out"}
     finally:
         stage.engine.behaviour.paused = False
-    await asyncio.gather(*(revoker(stage).settled(uid, 20) for uid in uids))
+        monkeypatch.undo()
+    await asyncio.gather(*waiting)
     assert {stored(stage, uid).state for uid in uids} == {"done"}
 
 
-async def test_an_instance_that_takes_no_purge_is_not_used_yet(stage: Stage) -> None:
+async def test_an_instance_that_takes_no_purge_is_not_used_yet(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     instance = stage.deployment.gateway.fleet.instances[0]
+    monkeypatch.setattr(revoker(stage).calls, "seconds", 0.1)
     stage.engine.behaviour.paused = True
     uid = create(stage)
     await revoker(stage).settled(uid, 0.5)
@@ -137,8 +144,9 @@ async def test_an_instance_that_takes_no_purge_is_not_used_yet(stage: Stage) -> 
             await revoker(stage).catch_up(instance)
     finally:
         stage.engine.behaviour.paused = False
+        monkeypatch.undo()
     await revoker(stage).catch_up(instance)
-    await revoker(stage).settled(uid, 20)
+    await revoker(stage).settled(uid, 60)
     assert stored(stage, uid).state == "done"
 
 
@@ -154,7 +162,7 @@ async def test_trouble_of_the_registry_is_not_success(
         patch.setattr(revoker(stage), "_pending", broken)
         await revoker(stage).settled(uid, 5)
     assert stored(stage, uid).state == "pending"
-    await revoker(stage).settled(uid, 10)
+    await revoker(stage).settled(uid, 60)
     assert stored(stage, uid).state == "done"
 
 

@@ -7,7 +7,8 @@ from scopekv.core.eviction import Entry, ScopedPolicy, Shares
 from scopekv.core.leases import NOBODY
 from scopekv.ports import ObjectKey, ObjectStat
 from scopekv.simulate.sealed_tier import link
-from scopekv.store.index import SKEW_SECONDS, Index
+from scopekv.store.index import Index
+from scopekv.store.records import SKEW_SECONDS
 
 A, B = link("a"), link("b")
 RETENTION = 1000

@@ -56,7 +56,7 @@ def start(store: SimulatedObjectStore, wall: Wall) -> Iterator[Start]:
     def begin(at: object = store, **settings: object) -> TierStage:
         stage = TierStage(
             at,  # type: ignore[arg-type]
-            settings=small_settings(**{"stall_seconds": 60.0, **settings}),  # type: ignore[arg-type]
+            settings=small_settings(**settings),  # type: ignore[arg-type]
             broker=SimulatedBroker(retention_seconds=RETENTION),
             clock=wall,
         )

@@ -41,7 +41,7 @@ def keyring(broker: SimulatedBroker, clock: Clock) -> Iterator[Keyring]:
 
 def wait_for(true: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(5000):
+    for _ in range(30_000):
         if true():
             return
         pause.wait(0.002)

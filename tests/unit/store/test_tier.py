@@ -30,7 +30,7 @@ def start(store: SimulatedObjectStore) -> Iterator[Start]:
         stages.append(
             TierStage(
                 at,
-                settings=small_settings(**{"stall_seconds": 60.0, **settings}),  # type: ignore[arg-type]
+                settings=small_settings(**settings),  # type: ignore[arg-type]
                 admission=admission,  # type: ignore[arg-type]
             )
         )

@@ -12,7 +12,8 @@ from typing import Any
 from scopekv.core.tickets import SKEW_MS
 from scopekv.errors import ScopeKVError
 from scopekv.gateway.checkup.finding import Finding, error, ok, warning
-from scopekv.gateway.instances import Fleet, Instance, Isolation
+from scopekv.gateway.fleet import Fleet
+from scopekv.gateway.instances import Instance, Isolation
 
 _SECONDS = 15.0
 _LONG_SECONDS = 120.0

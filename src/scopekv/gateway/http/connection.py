@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from scopekv.errors import Misuse
-from scopekv.gateway.http.limits import ServerLimits
+from scopekv.gateway.http.limits import Phase, ServerLimits
 from scopekv.gateway.http.messages import Failure, Request, internal_failure, set_no_delay
 from scopekv.gateway.http.reply import Reply
-from scopekv.gateway.http.requests import Phase, RequestParser
+from scopekv.gateway.http.requests import RequestParser
 
 Handler = Callable[[Request, Reply], Awaitable[None]]
 ErrorMap = Callable[[Exception], Failure]
@@ -200,13 +200,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         elif phase is not self._phase:  # not at every byte: a trickle must not buy time
             self._phase = phase
-            if phase is Phase.IDLE:
-                seconds = self._limits.idle_seconds
-            elif phase is Phase.HEAD:
-                seconds = self._limits.head_seconds
-            else:
-                seconds = self._limits.body_seconds
-            self.deadline = self._shared.loop.time() + seconds
+            self.deadline = self._shared.loop.time() + self._limits.seconds(phase)
 
     def _answer(self, request: Request) -> None:
         self._mode = _Mode.ANSWERING

@@ -1,8 +1,17 @@
 """Every bound of the data plane, with its default. A limit on everything."""
 
+import enum
 from dataclasses import dataclass, field
 
 from scopekv.errors import ConfigError
+
+
+class Phase(enum.Enum):
+    """Where a connection stands between two bytes of requests."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    BODY = "body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,12 @@ class ServerLimits:
         for name in (*names, "write_seconds", "pipelined_bytes_max", "write_bytes_high"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be above 0")
+
+    def seconds(self, phase: Phase) -> float:
+        """How long a phase may last."""
+        if phase is Phase.IDLE:
+            return self.idle_seconds
+        return self.head_seconds if phase is Phase.HEAD else self.body_seconds
 
 
 @dataclass(frozen=True, slots=True)

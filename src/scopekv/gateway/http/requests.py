@@ -4,26 +4,17 @@ Framing is strict because a gateway that disagrees with its engine about where a
 lets one caller prefix another's request (request smuggling, RFC 9112 section 11.2).
 """
 
-import enum
 import re
 from collections import deque
 from dataclasses import replace
 
 import httptools
 
-from scopekv.gateway.http.limits import RequestLimits
+from scopekv.gateway.http.limits import Phase, RequestLimits
 from scopekv.gateway.http.messages import Failure, Headers, Request
 
 # RFC 3986 host (name, IPv4, or bracketed IPv6) and an optional port.
 HOST = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-
-
-class Phase(enum.Enum):
-    """Where the parser stands between two bytes."""
-
-    IDLE = "idle"
-    HEAD = "head"
-    BODY = "body"
 
 
 class _Stop(Exception):

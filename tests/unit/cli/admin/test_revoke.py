@@ -99,7 +99,7 @@ def test_other_acts_name_their_receipt(run: Run) -> None:
 async def stage(tmp_path: Path, model: SimulatedModel) -> AsyncIterator[Stage]:
     """A gateway over two engines, on the registry that the command line opens."""
     async with Stage(tmp_path, model, plugins=(True, True)) as made:
-        made.deployment.gateway.revoker.call_seconds = 0.2
+        made.deployment.gateway.revoker.calls.seconds = 0.2
         made.deployment.account("acme", "alice")
         yield made
 
@@ -120,6 +120,6 @@ async def test_a_running_gateway_notices_and_confirms(stage: Stage, tmp_path: Pa
     assert result.exit_code == 3
     receipt = json.loads(result.stdout)["receipt"]
     assert receipt["state"] == "incomplete"
-    await stage.deployment.gateway.revoker.settled(receipt["id"], 20)
+    await stage.deployment.gateway.revoker.settled(receipt["id"], 60)
     shown = await call("receipts", "show", receipt["id"], "--json")
     assert json.loads(shown.stdout)["state"] == "done"

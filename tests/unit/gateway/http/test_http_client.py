@@ -46,7 +46,7 @@ async def pool_to(engine: Engine, limits: ClientLimits | None = None) -> AsyncIt
     server = await asyncio.start_server(guarded, "127.0.0.1", 0)
     pool = ClientPool(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", limits=limits)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             yield pool
     finally:
         await pool.close()

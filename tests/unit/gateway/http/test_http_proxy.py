@@ -75,7 +75,7 @@ async def gateway_to(
     pool = ClientPool(f"{scheme}://127.0.0.1:{port}", tls=tls[1] if tls else None)
     gateway = Server(forward(pool), error_map=hide)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             yield await gateway.start("127.0.0.1", 0), engine_server
     finally:
         await gateway.close(grace_seconds=0)

@@ -27,7 +27,7 @@ def on_uvloop(case: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -52,7 +52,7 @@ async def serving(
 async def connected(port: int) -> AsyncIterator[Streams]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             yield reader, writer
     finally:
         writer.transport.abort()

@@ -32,7 +32,7 @@ def on_uvloop(case: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -51,7 +51,7 @@ async def serving(handler: Handler, limits: ServerLimits) -> AsyncIterator[tuple
 async def connected(port: int) -> AsyncIterator[Streams]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             yield reader, writer
     finally:
         writer.transport.abort()
@@ -263,7 +263,7 @@ async def test_a_reader_that_never_reads_is_cut_and_its_handler_cancelled() -> N
 
     async with serving(handler, ServerLimits(write_seconds=0.1)) as (_, port):
         connection = await asyncio.to_thread(slow_socket, port)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await cancelled.wait()
         connection.close()
 
