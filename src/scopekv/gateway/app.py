@@ -20,6 +20,7 @@ from scopekv.gateway.admin_http import revocation_of, settled
 from scopekv.gateway.administration import Administration
 from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, worded
+from scopekv.gateway.cached_contents import CachedContents, Ender, takes
 from scopekv.gateway.counting import TokenCount
 from scopekv.gateway.discovery import Discovery
 from scopekv.gateway.errors_http import failure_of, http_error
@@ -102,6 +103,7 @@ class Gateway:
         self.leases = Leases(self.broker, world.instance_secret)
         self.expirer = Expirer(self.fleet, self.broker, self.warmer.unpinned)
         self._administration = Administration(world.registry)
+        self.ender = Ender(self._administration)
         self._instances = InstancesAdmin(world.registry, self.fleet)
         self.locator = IndexLocator(self.fleet, issuer)
         self.router = Router(self.fleet, self.metrics, settings.routing.in_flight_max, self.locator)
@@ -124,6 +126,10 @@ class Gateway:
                 *(self.access, self._administration, self.revoker, explainer, recents, self.fleet),
                 *(self._instances, self.room, world.tallies, world.audits),
             )
+        )
+        self._cached_contents = CachedContents(
+            *(self.access, self._administration, self.router, self.metrics),
+            settings.cached_contents,
         )
         self._routes: dict[tuple[str, str], Route] = {
             **{("POST", path): relay.serve for path in APIS},
@@ -152,6 +158,7 @@ class Gateway:
         self.expirer.start()
         self.recorder.start()
         self.warmer.start()
+        self.ender.start()
 
     async def reload(self, settings: GatewaySettings) -> None:
         """Take over the instances of other settings, live; anything else needs a restart.
@@ -166,6 +173,7 @@ class Gateway:
         await self._server.close(grace_seconds=self._settings.stop_seconds_max)
         await self.probes.stop()
         await self.discovery.stop()
+        await self.ender.stop()
         await self.warmer.stop()
         await self.expirer.stop()
         await self.revoker.stop()
@@ -182,6 +190,9 @@ class Gateway:
         route = self._routes.get((request.method, request.path))
         if route is None and request.path.startswith(ADMIN):
             route = self._admin
+        if takes(request.path):
+            await self._cached_contents.serve(request, reply)
+            return
         if route is None and self._console.takes(request.path):
             route = self._console.serve
         if route is None:
