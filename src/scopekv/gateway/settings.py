@@ -12,6 +12,7 @@ from scopekv.gateway.discovery import Source
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.gateway.logs import LogFormat
 from scopekv.gateway.oidc_settings import OidcSettings
+from scopekv.gateway.upstreams.settings import UpstreamSettings
 from scopekv.store.scope_keys import Retention
 
 DEFAULT_PORT = 8080
@@ -115,6 +116,7 @@ class GatewaySettings:
     sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
     probes: ProbeSettings = field(default_factory=ProbeSettings)
     cached_contents: CachedContentSettings = field(default_factory=CachedContentSettings)
+    upstreams: tuple[UpstreamSettings, ...] = ()  # providers beside the engines
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -134,3 +136,6 @@ class GatewaySettings:
         names = [instance.name for instance in named]
         if len(set(names)) != len(names):
             raise ConfigError(f"two instances share a name: {', '.join(sorted(names))}")
+        names = [upstream.name for upstream in self.upstreams]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"two upstreams share a name: {', '.join(sorted(names))}")

@@ -26,6 +26,7 @@ from scopekv.gateway.settings import (
     ProbeSettings,
     RoutingSettings,
 )
+from scopekv.gateway.upstreams.settings import UpstreamSection, upstream_settings
 from scopekv.store.scope_keys import Retention
 
 
@@ -164,6 +165,10 @@ class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
     cached_contents: Annotated[
         _CachedContents, Meta(description="Texts that callers keep for a while, docs/using.md.")
     ] = _CachedContents()
+    upstreams: Annotated[
+        list[UpstreamSection],
+        Meta(description="Providers' APIs beside the engines, docs/upstreams.md."),
+    ] = []
 
 
 def read_settings(path: Path) -> GatewaySettings:
@@ -179,7 +184,7 @@ def read_settings(path: Path) -> GatewaySettings:
     instances, sources = _instances(content.instances)
     built = (
         *("instances", "retention", "vault", "routing", "metrics", "tracing", "probes", "oidc"),
-        "cached_contents",
+        *("cached_contents", "upstreams"),
     )
     rest = {
         name: getattr(content, name) for name in SettingsFile.__struct_fields__ if name not in built
@@ -198,6 +203,7 @@ def read_settings(path: Path) -> GatewaySettings:
         sources=sources,
         probes=_probes(content.probes),
         oidc=oidc_settings(content.oidc, path.parent),
+        upstreams=upstream_settings(content.upstreams, path.parent),
         cached_contents=CachedContentSettings(**msgspec.structs.asdict(content.cached_contents)),
     )
 

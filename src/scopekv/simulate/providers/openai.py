@@ -1,0 +1,181 @@
+"""OpenAI's prompt cache before GPT-5.6, as its documentation has it.
+
+automatic                  for prompts of 1,024 tokens or more; tools, schema and text alike
+read                       the longest prefix in common, in steps of 128 tokens
+kept                       5 to 10 minutes from its last use (here 5), 24 hours where asked
+shared                     within one organisation
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from scopekv.simulate.providers.words import words
+
+MINIMUM_TOKENS = 1024
+STEP_TOKENS = 128
+KEEP_SECONDS = 300.0
+LONG_SECONDS = 86_400.0
+
+
+class PrefixCache:
+    """Prompts of every organisation."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kept: dict[tuple[str, str, tuple[str, ...]], float] = {}
+
+    def use(self, organisation: str, body: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the tokens of the prompt, and how many of them were read."""
+        prompt = _prompt(body)
+        model, now = str(body["model"]), self._clock()
+        most = 0
+        for (owner, of, kept), until in self._kept.items():
+            if (owner, of) == (organisation, model) and until > now:
+                most = max(most, _common(prompt, kept))
+        read = most // STEP_TOKENS * STEP_TOKENS if most >= MINIMUM_TOKENS else 0
+        if len(prompt) >= MINIMUM_TOKENS:
+            long = body.get("prompt_cache_retention") == "24h"
+            seconds = LONG_SECONDS if long else KEEP_SECONDS
+            self._kept[organisation, model, prompt] = now + seconds
+        return len(prompt), read
+
+
+def _prompt(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Tools and schema first, then what was said."""
+    parts: list[Any] = list(body.get("tools") or ())
+    parts += [body[name] for name in ("response_format", "text") if body.get(name)]
+    if body.get("instructions"):
+        parts += ["system", body["instructions"]]
+    given = body.get("messages") or body.get("input") or []
+    if isinstance(given, str):
+        return tuple(chain.from_iterable(map(words, [*parts, "user", given])))
+    for item in given:
+        parts.append(item.get("role", item.get("type", "")))
+        content = item.get("content")
+        if isinstance(content, list):
+            parts += [part.get("text", part) for part in content]
+        elif content:
+            parts.append(content)
+        rest = {k: v for k, v in item.items() if k not in ("role", "content")}
+        parts += [rest] if rest else []
+    return tuple(chain.from_iterable(map(words, parts)))
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _chosen(body: Mapping[str, Any]) -> str | None:
+    """The function that the request chooses, if it does."""
+    choice = body.get("tool_choice")
+    if choice in (None, "auto", "none"):
+        return None
+    tool = body["tools"][0]
+    return str(tool.get("function", tool)["name"])
+
+
+def chat_answer(body: Mapping[str, Any], prompt: int, read: int) -> dict[str, Any]:
+    """A whole chat completion."""
+    name = _chosen(body)
+    message: dict[str, Any] = {"role": "assistant", "content": "four words of answer"}
+    if name:
+        function = {"name": name, "arguments": '{"word": "lamp"}'}
+        call = {"id": "call_1", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if name else "stop"}
+    return _chat(body, "chat.completion") | {"choices": [choice], "usage": _usage(prompt, read)}
+
+
+def chat_events(body: Mapping[str, Any], prompt: int, read: int) -> Iterator[bytes]:
+    """The same as a stream; the usage where it is asked for."""
+    message = chat_answer(body, prompt, read)["choices"][0]["message"]
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    if message["content"]:
+        deltas += [{"content": word + " "} for word in message["content"].split(" ")]
+    else:
+        deltas.append({"tool_calls": [{"index": 0} | message["tool_calls"][0]]})
+    head = _chat(body, "chat.completion.chunk")
+    for delta in deltas:
+        yield _data(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    ended = {
+        "index": 0,
+        "delta": {},
+        "finish_reason": "stop" if message["content"] else "tool_calls",
+    }
+    yield _data(head | {"choices": [ended]})
+    if (body.get("stream_options") or {}).get("include_usage"):
+        yield _data(head | {"choices": [], "usage": _usage(prompt, read)})
+    yield b"data: [DONE]\n\n"
+
+
+def response_answer(body: Mapping[str, Any], prompt: int, read: int) -> dict[str, Any]:
+    """A whole response."""
+    name = _chosen(body)
+    text = {"type": "output_text", "text": "four words of answer", "annotations": []}
+    item: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant"}
+    item |= {"status": "completed", "content": [text]}
+    if name:
+        item = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": name}
+        item |= {"arguments": '{"word": "lamp"}', "status": "completed"}
+    usage = {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": read, "cache_write_tokens": 0},
+        "output_tokens": 4,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt + 4,
+    }
+    return _response(body, "completed") | {"output": [item], "usage": usage}
+
+
+def response_events(body: Mapping[str, Any], prompt: int, read: int) -> Iterator[bytes]:
+    """The same as a stream: its beginning, the words, and the whole at the end."""
+    begun = _response(body, "in_progress") | {"output": [], "usage": None}
+    yield _named("response.created", {"response": begun, "sequence_number": 0})
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0, "logprobs": []}
+    for number, word in enumerate(("four ", "words ", "of ", "answer")):
+        delta = place | {"delta": word, "sequence_number": number + 1}
+        yield _named("response.output_text.delta", delta)
+    whole = response_answer(body, prompt, read)
+    yield _named("response.completed", {"response": whole, "sequence_number": 5})
+
+
+def _chat(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "object": kind, "created": 1, "model": body["model"]}
+
+
+def _response(body: Mapping[str, Any], status: str) -> dict[str, Any]:
+    head = {"id": "resp_1", "object": "response", "created_at": 1, "model": body["model"]}
+    return head | {
+        "status": status,
+        "tools": [],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+    }
+
+
+def _usage(prompt: int, read: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": 4,
+        "total_tokens": prompt + 4,
+        "prompt_tokens_details": {"cached_tokens": read, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
+    }
+
+
+def _data(content: dict[str, Any]) -> bytes:
+    return b"data: %b\n\n" % json.dumps(content).encode()
+
+
+def _named(kind: str, content: dict[str, Any]) -> bytes:
+    data = json.dumps({"type": kind} | content).encode()
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
