@@ -17,6 +17,14 @@ _TOP = (
 )
 _KINDS = frozenset({"item_reference", "container_upload", "mcp_approval_response"})
 _INSIDE = ("content", "source", "file", "output", "image_url", "input_audio", "audio")
+_ITEMS = frozenset(
+    (
+        *("message", "function_call", "function_call_output", "web_search_call"),
+        *("custom_tool_call", "custom_tool_call_output", "local_shell_call"),
+        *("local_shell_call_output", "apply_patch_call", "apply_patch_call_output"),
+        *("computer_call", "computer_call_output"),
+    )
+)
 # Tools that run at the client, or at the provider without anything kept there.
 _TOOLS = (
     *("function", "custom", "web_search", "web_fetch", "bash_", "text_editor_", "computer"),
@@ -33,6 +41,9 @@ def check(body: Mapping[str, Any]) -> None:
         raise Misuse("store: nothing is stored at the provider through this gateway; leave it out")
     for name in ("system", "messages", "input"):
         _walk(body.get(name), name)
+    items = body.get("input")
+    for item in items if isinstance(items, list) else []:
+        _check_item(item)
     tools = body.get("tools")
     for tool in tools if isinstance(tools, list) else []:
         kind = tool.get("type", "custom") if isinstance(tool, dict) else None
@@ -43,6 +54,16 @@ def check(body: Mapping[str, Any]) -> None:
             )
 
 
+def _check_item(item: Any) -> None:
+    """An item of Responses. Of other kinds, an id alone makes the provider look it up."""
+    kind = item.get("type", "message") if isinstance(item, dict) else "message"
+    sealed = kind == "reasoning" and bool(item.get("encrypted_content"))
+    if not (isinstance(kind, str) and (sealed or kind in _ITEMS)):
+        raise _refusal(
+            "input: an item that is no message or call, or reasoning without its content"
+        )
+
+
 def _walk(value: Any, place: str) -> None:
     if isinstance(value, list):
         for item in value:
@@ -51,9 +72,9 @@ def _walk(value: Any, place: str) -> None:
         kind = value.get("type")
         if isinstance(kind, str) and kind in _KINDS:
             raise _refusal(f"{place}: {kind}")
-        if place == "audio" and "id" in value:
+        if place == "audio" and value.get("id"):
             raise _refusal("audio.id")
-        if "file_id" in value or (place == "source" and kind == "file"):
+        if value.get("file_id") or (place == "source" and kind == "file"):
             raise _refusal(f"{place}: file_id")
         for name in _INSIDE:
             if name in value:

@@ -139,13 +139,32 @@ def response_answer(body: Mapping[str, Any], prompt: int, read: int) -> dict[str
 def response_events(body: Mapping[str, Any], prompt: int, read: int) -> Iterator[bytes]:
     """The same as a stream: its beginning, the words, and the whole at the end."""
     begun = _response(body, "in_progress") | {"output": [], "usage": None}
-    yield _named("response.created", {"response": begun, "sequence_number": 0})
-    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0, "logprobs": []}
-    for number, word in enumerate(("four ", "words ", "of ", "answer")):
-        delta = place | {"delta": word, "sequence_number": number + 1}
-        yield _named("response.output_text.delta", delta)
     whole = response_answer(body, prompt, read)
-    yield _named("response.completed", {"response": whole, "sequence_number": 5})
+    item = whole["output"][0]
+    told: list[tuple[str, dict[str, Any]]] = [("created", {"response": begun})]
+    place = {"output_index": 0}
+    empty: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
+    bare = item | empty
+    told.append(("output_item.added", place | {"item": bare}))
+    inside = place | {"item_id": item["id"]}
+    if item["type"] == "message":
+        inside |= {"content_index": 0}
+        part = item["content"][0]
+        told.append(("content_part.added", inside | {"part": part | {"text": ""}}))
+        told += [
+            ("output_text.delta", inside | {"delta": word, "logprobs": []})
+            for word in ("four ", "words ", "of ", "answer")
+        ]
+        told.append(("output_text.done", inside | {"text": part["text"], "logprobs": []}))
+        told.append(("content_part.done", inside | {"part": part}))
+    else:
+        arguments = item["arguments"]
+        told.append(("function_call_arguments.delta", inside | {"delta": arguments}))
+        done = inside | {"arguments": arguments, "name": item["name"]}
+        told.append(("function_call_arguments.done", done))
+    told += [("output_item.done", place | {"item": item}), ("completed", {"response": whole})]
+    for number, (kind, content) in enumerate(told):
+        yield _named(f"response.{kind}", content | {"sequence_number": number})
 
 
 def _chat(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
