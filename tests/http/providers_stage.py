@@ -17,7 +17,7 @@ from scopekv.simulate.client import PlainClient
 from scopekv.simulate.deployment import Deployment
 from scopekv.simulate.providers import SimulatedProvider
 
-CLAUDE, GPT = "claude-simulated", "gpt-simulated"
+CLAUDE, GPT, GPT_NEW = "claude-simulated", "gpt-simulated", "gpt-simulated-with-breakpoints"
 SHARED, OWN = "key-of-the-shared-workspace", "key-of-initechs-workspace"
 WORKSPACES = {SHARED: "shared", OWN: "initech"}
 
@@ -51,7 +51,9 @@ class ProvidersStage:
     async def chat(self, name: str, messages: Sequence[Any], **more: Any) -> Any:
         """One chat completion by OpenAI's own client."""
         async with self.openai(name) as client:
-            return await client.chat.completions.create(model=GPT, messages=list(messages), **more)
+            return await client.chat.completions.create(
+                messages=list(messages), **({"model": GPT} | more)
+            )
 
     async def message(self, name: str, system: Any, *contents: Any, **more: Any) -> Any:
         """One message by Anthropic's own client. `contents`: of turns, the user's first."""
@@ -74,17 +76,24 @@ class ProvidersStage:
 
 
 @asynccontextmanager
-async def providers_stage(folder: Path, **more: Any) -> AsyncIterator[ProvidersStage]:
-    """`more`: settings of both upstreams."""
+async def providers_stage(
+    folder: Path, first: Sequence[UpstreamSettings] = (), **more: Any
+) -> AsyncIterator[ProvidersStage]:
+    """`more`: settings of both upstreams. `first`: others, which stand before them."""
     clock = Clock()
     credentials = (Credential(SHARED), Credential(OWN, ("initech",)))
-    async with SimulatedProvider(WORKSPACES, clock=clock) as provider:
+    async with SimulatedProvider(WORKSPACES, clock=clock, by_breakpoint={GPT_NEW}) as provider:
         upstreams = (
+            *first,
             UpstreamSettings(
                 *("claude", UpstreamKind.ANTHROPIC, provider.url, (CLAUDE,), credentials), **more
             ),
             UpstreamSettings(
                 *("gpt", UpstreamKind.OPENAI, provider.url, (GPT,), credentials), **more
+            ),
+            UpstreamSettings(
+                *("gpt-new", UpstreamKind.OPENAI, provider.url, (GPT_NEW,), credentials),
+                breakpoints=True,
             ),
         )
         settings = GatewaySettings((), port=0, stop_seconds_max=0.5, upstreams=upstreams)

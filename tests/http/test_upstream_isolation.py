@@ -10,7 +10,7 @@ import pytest
 
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.simulate.stage import text_of
-from tests.http.providers_stage import GPT, SHARED, providers_stage
+from tests.http.providers_stage import GPT, GPT_NEW, SHARED, providers_stage
 
 if TYPE_CHECKING:
     from tests.http.providers_stage import ProvidersStage
@@ -39,10 +39,18 @@ async def anthropic_cached(
     return int(answer.usage.cache_read_input_tokens)
 
 
+async def breakpoint_cached(
+    stage: ProvidersStage, name: str, system: str, *contents: str, **more: Any
+) -> int:
+    """The same of a model that caches up to breakpoints, as GPT-5.6 does."""
+    return await openai_cached(stage, name, system, *contents, model=GPT_NEW, **more)
+
+
+ALL = pytest.mark.parametrize("cached", [openai_cached, breakpoint_cached, anthropic_cached])
 APIS = pytest.mark.parametrize("cached", [openai_cached, anthropic_cached])
 
 
-@APIS
+@ALL
 async def test_l1_l10_no_private_text_is_shared_through_a_workspaces_cache(
     providers: ProvidersStage, cached: Any
 ) -> None:
@@ -75,7 +83,7 @@ async def test_without_the_gateway_a_workspace_shares_everything(
     assert (found[1] or 0) >= 1024
 
 
-@APIS
+@ALL
 async def test_a_public_document_is_cached_across_customers(
     providers: ProvidersStage, cached: Any
 ) -> None:
@@ -88,7 +96,7 @@ async def test_a_public_document_is_cached_across_customers(
     assert whole > 2900 > 2000 > others >= 1400  # the document, and nothing of the text after it
 
 
-@APIS
+@ALL
 async def test_an_organisations_instructions_are_shared_within_it_alone(
     providers: ProvidersStage, cached: Any
 ) -> None:
@@ -124,7 +132,7 @@ async def test_tools_and_answer_schemas_are_an_organisations(
         assert await cached(providers, "bob", "", "hi", **more) == 0
 
 
-@APIS
+@ALL
 async def test_nobody_reaches_a_scope_by_writing_its_marker(
     providers: ProvidersStage, cached: Any
 ) -> None:
@@ -139,7 +147,7 @@ async def test_nobody_reaches_a_scope_by_writing_its_marker(
     assert await cached(providers, "alice", "", text) >= 1024
 
 
-@APIS
+@ALL
 async def test_end_users_and_sessions_are_apart(providers: ProvidersStage, cached: Any) -> None:
     text = text_of(f"sessions {cached.__name__}", 1500)
     for headers in ({"X-ScopeKV-User": "u1"}, {"X-ScopeKV-Session": "s1"}, {}):

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from scopekv.simulate.stage import text_of
-from tests.http.providers_stage import CLAUDE, GPT, OWN, SHARED
+from tests.http.providers_stage import CLAUDE, GPT, GPT_NEW, OWN, SHARED
 
 if TYPE_CHECKING:
     from tests.http.providers_stage import ProvidersStage
@@ -36,6 +36,28 @@ async def test_usage_is_the_providers_in_steps_of_128(providers: ProvidersStage)
     short = [user(text_of("short", 900))]
     for _ in range(2):
         assert (await providers.chat("alice", short)).usage.prompt_tokens_details.cached_tokens == 0
+
+
+async def test_breakpoints_stand_where_another_scope_begins(providers: ProvidersStage) -> None:
+    """GPT-5.6 finds a stable head again at a breakpoint alone."""
+    text = text_of("breakpoints", 20)
+    providers.deployment.publish("breakpoints", "public", text)
+    own = {"type": "text", "text": "b", "prompt_cache_breakpoint": {"mode": "explicit"}}
+    messages = [{"role": "system", "content": f"{text}\n\nrules"}, user("a")]
+    answer = await providers.chat("alice", messages, model=GPT_NEW)
+    assert answer.usage.prompt_tokens_details.cache_write_tokens == 0  # too short
+    manual, rules = providers.provider.last["messages"][0]["content"]
+    assert manual["text"] == text
+    assert "prompt_cache_breakpoint" in manual
+    assert "prompt_cache_breakpoint" in rules
+    (asked,) = providers.provider.last["messages"][1]["content"]
+    assert asked.keys() == {"type", "text"}
+    for count, ours in ((1, 2), (2, 1), (3, 0), (4, 0)):
+        messages[1] = {"role": "user", "content": [own] * count}
+        await providers.chat("alice", messages, model=GPT_NEW)
+        system, last = (m["content"] for m in providers.provider.last["messages"])
+        assert sum("prompt_cache_breakpoint" in part for part in system) == ours
+        assert sum("prompt_cache_breakpoint" in part for part in last) == count
 
 
 async def test_streams_tell_the_usage_to_who_asked(providers: ProvidersStage) -> None:
@@ -195,10 +217,11 @@ async def test_models_are_those_with_a_credential_and_each_has_its_api(
     providers: ProvidersStage,
 ) -> None:
     async with providers.openai("alice") as client:
-        assert [model.id async for model in client.models.list()] == [CLAUDE, GPT]
+        assert [model.id async for model in client.models.list()] == [CLAUDE, GPT, GPT_NEW]
         messages: Any = [user("hi")]
         with pytest.raises(openai.BadRequestError, match="/v1/messages"):
             await client.chat.completions.create(model=CLAUDE, messages=messages)
+    await providers.chat("alice", [user("hi")])
     plain = providers.plain()
     metrics = (await plain.send("GET", "/metrics", key=providers.keys["root"])).content.decode()
     await plain.close()

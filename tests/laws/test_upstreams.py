@@ -50,13 +50,13 @@ messages = st.lists(
 )
 
 
-def sent(caller: Caller, given: list[dict[str, Any]]) -> tuple[str, set[Any]]:
+def sent(caller: Caller, given: list[dict[str, Any]], *, split: bool) -> tuple[str, set[Any]]:
     """All text as OpenAI gets it, in order, and the scopes that have a part in it."""
     body = {"messages": given}
     cuts = cut(openai.chat_pieces(body), caller)
     scopes = begun(cuts)
     markers = {s: s.marker(SECRET, 0) for s, public in scopes.items() if not public}
-    made = openai.chat_sent(body, cuts, markers)
+    made = openai.chat_sent(body, cuts, markers, breakpoints=split)
     flat = []
     for message in made["messages"]:
         content = message["content"]
@@ -65,13 +65,13 @@ def sent(caller: Caller, given: list[dict[str, Any]]) -> tuple[str, set[Any]]:
     return "".join(flat), {scope for scope, public in scopes.items() if not public}
 
 
-@given(callers, callers, messages)
+@given(callers, callers, messages, st.booleans())
 def test_a_common_prefix_goes_no_further_than_the_common_scopes(
-    one: Caller, other: Caller, given: list[dict[str, Any]]
+    one: Caller, other: Caller, given: list[dict[str, Any]], split: bool
 ) -> None:
     """The same words of two callers part at the first text that is not of both."""
-    mine, my_scopes = sent(one, given)
-    theirs, their_scopes = sent(other, given)
+    mine, my_scopes = sent(one, given, split=split)
+    theirs, their_scopes = sent(other, given, split=split)
     if my_scopes == their_scopes:
         assert mine == theirs or one.rules != other.rules
         return
@@ -89,7 +89,7 @@ def test_without_markers_the_words_are_what_they_were(
 ) -> None:
     body = {"messages": given}
     cuts = cut(openai.chat_pieces(body), caller)
-    assert openai.chat_sent(body, cuts, {}) == body
+    assert openai.chat_sent(body, cuts, {}, breakpoints=False) == body
 
 
 @given(callers, messages)

@@ -70,13 +70,13 @@ def sent_body(
     path = job.api.path
     if upstream.kind is UpstreamKind.ANTHROPIC:
         body = anthropic.beside_marked(body, tools, schema)
-        ttl = upstream.ttl if upstream.breakpoints else None
+        ttl = upstream.ttl if upstream.sets_breakpoints else None
         return msgspec.json.encode(anthropic.sent(body, made.cuts, markers, ttl=ttl))
     body = openai.beside_marked(body, tools, schema)
     if made.body.get("prompt_cache_key"):
         body["prompt_cache_key"] = _cache_key(job.caller, made.body["prompt_cache_key"], secret)
     rebuilt = openai.chat_sent if path == CHAT else openai.responses_sent
-    body = rebuilt(body, made.cuts, markers)
+    body = rebuilt(body, made.cuts, markers, breakpoints=upstream.sets_breakpoints)
     return msgspec.json.encode(CHAT_API.engine(body) if path == CHAT else body)
 
 

@@ -37,6 +37,7 @@ class Credential:
 class UpstreamSettings:
     """One provider. `share_public` False: not even public documents stand before a marker.
 
+    `breakpoints`: None as the kind needs it, Anthropic's always and OpenAI's from GPT-5.6 on.
     `ttl`: of the breakpoints that the gateway sets (Anthropic).
     """
 
@@ -46,7 +47,7 @@ class UpstreamSettings:
     models: tuple[str, ...]
     credentials: tuple[Credential, ...]
     share_public: bool = True
-    breakpoints: bool = True
+    breakpoints: bool | None = None
     ttl: str = MINUTES
 
     def __post_init__(self) -> None:
@@ -66,6 +67,12 @@ class UpstreamSettings:
         named = [org for one in self.credentials for org in one.organisations]
         if len(set(named)) != len(named):
             raise ConfigError(f"{what}: two credentials are for one organisation")
+
+    @property
+    def sets_breakpoints(self) -> bool:
+        if self.breakpoints is None:
+            return self.kind is UpstreamKind.ANTHROPIC
+        return self.breakpoints
 
     def credential(self, org: str) -> Credential | None:
         """The organisation's own, else the one for all; None where there is neither."""
@@ -106,8 +113,12 @@ class UpstreamSection(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         bool, Meta(description="Public documents are sent without a marker, so that all share.")
     ] = True
     breakpoints: Annotated[
-        bool, Meta(description="Anthropic: set `cache_control` where another scope begins.")
-    ] = True
+        bool | None,
+        Meta(
+            description="Set breakpoints where another scope begins. Unset: for Anthropic; set it "
+            "for OpenAI's models from GPT-5.6 on."
+        ),
+    ] = None
     ttl: Annotated[
         Literal["5m", "1h"], Meta(description="Anthropic: of the breakpoints set here.")
     ] = "5m"

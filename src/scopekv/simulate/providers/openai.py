@@ -46,23 +46,28 @@ class PrefixCache:
 
 def _prompt(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Tools and schema first, then what was said."""
+    return laid_out(body)[0]
+
+
+def laid_out(body: Mapping[str, Any]) -> tuple[tuple[str, ...], list[int]]:
+    """The tokens, and after how many of them a breakpoint of the request's own stands."""
     parts: list[Any] = list(body.get("tools") or ())
     parts += [body[name] for name in ("response_format", "text") if body.get(name)]
     if body.get("instructions"):
         parts += ["system", body["instructions"]]
     given = body.get("messages") or body.get("input") or []
-    if isinstance(given, str):
-        return tuple(chain.from_iterable(map(words, [*parts, "user", given])))
-    for item in given:
-        parts.append(item.get("role", item.get("type", "")))
+    tokens = list(chain.from_iterable(map(words, parts)))
+    marks: list[int] = []
+    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
+        tokens += words(item.get("role", item.get("type", "")))
         content = item.get("content")
-        if isinstance(content, list):
-            parts += [part.get("text", part) for part in content]
-        elif content:
-            parts.append(content)
+        for part in content if isinstance(content, list) else [{"text": content or ""}]:
+            tokens += words(part.get("text", part))
+            if "prompt_cache_breakpoint" in part:
+                marks.append(len(tokens))
         rest = {k: v for k, v in item.items() if k not in ("role", "content")}
-        parts += [rest] if rest else []
-    return tuple(chain.from_iterable(map(words, parts)))
+        tokens += words(rest) if rest else ()
+    return tuple(tokens), marks
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
@@ -83,7 +88,9 @@ def _chosen(body: Mapping[str, Any]) -> str | None:
     return str(tool.get("function", tool)["name"])
 
 
-def chat_answer(body: Mapping[str, Any], prompt: int, read: int) -> dict[str, Any]:
+def chat_answer(
+    body: Mapping[str, Any], prompt: int, read: int, written: int = 0
+) -> dict[str, Any]:
     """A whole chat completion."""
     name = _chosen(body)
     message: dict[str, Any] = {"role": "assistant", "content": "four words of answer"}
@@ -92,7 +99,10 @@ def chat_answer(body: Mapping[str, Any], prompt: int, read: int) -> dict[str, An
         call = {"id": "call_1", "type": "function", "function": function}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if name else "stop"}
-    return _chat(body, "chat.completion") | {"choices": [choice], "usage": _usage(prompt, read)}
+    return _chat(body, "chat.completion") | {
+        "choices": [choice],
+        "usage": _usage(prompt, read, written),
+    }
 
 
 def chat_events(body: Mapping[str, Any], prompt: int, read: int) -> Iterator[bytes]:
@@ -181,12 +191,13 @@ def _response(body: Mapping[str, Any], status: str) -> dict[str, Any]:
     }
 
 
-def _usage(prompt: int, read: int) -> dict[str, Any]:
+def _usage(prompt: int, read: int, written: int = 0) -> dict[str, Any]:
+    details = {"cached_tokens": read, "cache_write_tokens": written, "audio_tokens": 0}
     return {
         "prompt_tokens": prompt,
         "completion_tokens": 4,
         "total_tokens": prompt + 4,
-        "prompt_tokens_details": {"cached_tokens": read, "audio_tokens": 0},
+        "prompt_tokens_details": details,
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
     }
 

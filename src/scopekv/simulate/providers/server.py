@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Self
 
 from scopekv.gateway.http import Failure, Headers, Reply, Request, Server, internal_failure
 from scopekv.simulate.providers import anthropic, openai
+from scopekv.simulate.providers.breakpoints import BreakpointCache
 from scopekv.simulate.providers.words import Wrong
 
 _JSON: Headers = [(b"content-type", b"application/json")]
@@ -18,7 +20,9 @@ _EVENTS: Headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
 class SimulatedProvider:
     """Use as an async context manager. `workspaces`: the workspace of each API key.
 
-    `fails`: statuses that the next requests get instead of an answer. `seen`: every request that
+    `by_breakpoint`: models of OpenAI that cache as GPT-5.6 does.
+    `fails`: statuses that the next requests get instead of an answer. `breaks`: every connection is
+    cut after a stream's second event. `seen`: every request that
     came, with its body. `clock`: what the caches' times are measured by, seconds.
     """
 
@@ -28,11 +32,14 @@ class SimulatedProvider:
         *,
         clock: Callable[[], float] = time.monotonic,
         minimum: Mapping[str, int] | None = None,
+        by_breakpoint: Container[str] = (),
     ) -> None:
         self._workspaces = workspaces
         self._messages = anthropic.MessagesCache(clock, minimum or {})
         self._prefixes = openai.PrefixCache(clock)
+        self._breakpoints, self._by_breakpoint = BreakpointCache(clock), by_breakpoint
         self.fails: list[int] = []
+        self.breaks = False
         self.seen: list[tuple[Request, dict[str, Any]]] = []
         self._server: Server | None = None
         self._port = 0
@@ -81,7 +88,11 @@ class SimulatedProvider:
             reply.send(200, _limits(_JSON), json.dumps(whole).encode())
             return
         await reply.start(200, _limits(_EVENTS))
-        for event in events:
+        for number, event in enumerate(events):
+            if self.breaks and number == 2 and self._server is not None:
+                await asyncio.sleep(0.05)  # what was written is on its way
+                self._server.abort()
+                return
             await reply.write(event)
         await reply.finish()
 
@@ -91,6 +102,9 @@ class SimulatedProvider:
         if path == "/v1/messages":
             message = anthropic.answer(body, self._messages.use(workspace, body))
             return message, anthropic.events(message)
+        if body["model"] in self._by_breakpoint:  # chats, whole: what tests ask
+            whole = openai.chat_answer(body, *self._breakpoints.use(workspace, body))
+            return whole, iter(())
         prompt, read = self._prefixes.use(workspace, body)
         if path == "/v1/responses":
             whole = openai.response_answer(body, prompt, read)
