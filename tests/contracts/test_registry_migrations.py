@@ -50,7 +50,7 @@ def test_a_newer_schema_is_refused(url: str) -> None:
     with registry.database.write() as connection:
         connection.execute(text("UPDATE scopekv_schema SET version_num = '9999'"))
     registry.close()
-    with pytest.raises(ConfigError, match=r"9999.*newer ScopeKV.*0004"):
+    with pytest.raises(ConfigError, match=r"9999.*newer ScopeKV.*0005"):
         open_registry(url)
 
 

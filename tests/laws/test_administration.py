@@ -94,6 +94,7 @@ def test_the_rule_equals_its_reference_case_by_case() -> None:
         ["org:a"],
         ["group:a/g"],
         ["user:b/me"],
+        ["user:a/me"],
         ["org:a", "public"],
     )
     reaches = [tuple(Audience.parse(text) for text in texts) for texts in lists]
@@ -109,6 +110,11 @@ def test_the_rule_equals_its_reference_case_by_case() -> None:
             whats = [
                 Resource(org_uid, audiences=reach, document=paper)
                 for reach, paper in product(reaches, papers)
+            ]
+        elif action.value.startswith("cached_content."):
+            whats = [
+                Resource(org_uid, account=account, audiences=reach)
+                for account, reach in product(accounts, reaches)
             ]
         else:
             whats = [

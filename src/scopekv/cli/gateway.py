@@ -50,6 +50,12 @@ def gateway(config: Path, port: int | None, data_dir: Path | None) -> None:
       issuer = "https://login.example.com"
       audience = "scopekv"
       organisation_claim = "org"
+      [[upstreams]]                                  # providers beside engines; docs/upstreams.md
+      name = "claude"
+      kind = "anthropic"                             # or "openai"
+      base_url = "https://api.anthropic.com"
+      models = ["claude-sonnet-5"]
+      api_key_file = "anthropic.key"
 
     Instances that are added to the file or removed from it count at once, without a restart.
 

@@ -7,7 +7,8 @@ Default deny. For everyone but an operator a forbid wins over any role:
     org_admin         accounts, groups, keys, roles, rules, documents, epochs, revocations
     publisher         documents of the organisation, for audiences within it
     public_publisher  with publisher or org_admin: also documents for `public`
-    member            own keys, documents it is in the audience of, receipts of its own acts
+    member            own keys, documents it is in the audience of, receipts of its own acts,
+                      cached contents (documents that end) for itself alone
 
 Roles `operator` and `public_publisher` are the operator's to give; and what could take over an
 account that holds one (a key for it, say) is the operator's to do.
@@ -67,6 +68,11 @@ class Action(StrEnum):
     DOCUMENT_REVISE = "document.revise"
     DOCUMENT_AUDIENCE = "document.audience"
     DOCUMENT_WITHDRAW = "document.withdraw"
+    CACHED_CONTENT_CREATE = "cached_content.create"
+    CACHED_CONTENT_SHOW = "cached_content.show"
+    CACHED_CONTENT_EXTEND = "cached_content.extend"
+    CACHED_CONTENT_DELETE = "cached_content.delete"
+    CACHED_CONTENT_EXPIRE = "cached_content.expire"
     RULES_SHOW = "rules.show"
     RULES_SET = "rules.set"
     EPOCH_SHOW = "epoch.show"
@@ -84,7 +90,7 @@ class AdminReason(StrEnum):
     ORG_ADMIN = "org_admin"  # allowed: within the own organisation
     PUBLISHER = "publisher"  # allowed: a document within the right to publish
     IN_AUDIENCE = "in_audience"  # allowed: it is in the audience of the document
-    OWN = "own"  # allowed: its own key or receipt
+    OWN = "own"  # allowed: its own key, receipt or cached content
     MEMBER = "member"  # allowed: every member may see it
     DENIED_OTHER_ORG = "denied_other_org"  # belongs to another organisation
     DENIED_OPERATOR_ONLY = "denied_operator_only"  # only operators may
@@ -126,6 +132,7 @@ OPERATOR_ONLY = frozenset(
         Action.ORG_BLOCK,
         Action.ORG_UNBLOCK,
         Action.ORG_DELETE,
+        Action.CACHED_CONTENT_EXPIRE,
         Action.RECEIPT_CLOSE,
         Action.AUDIT_SHOW,
     }
@@ -138,6 +145,8 @@ PUBLISHES = frozenset(
         Action.DOCUMENT_REVISE,
         Action.DOCUMENT_AUDIENCE,
         Action.DOCUMENT_WITHDRAW,
+        Action.CACHED_CONTENT_CREATE,
+        Action.CACHED_CONTENT_EXTEND,
     }
 )
 ROLE_ACTS = frozenset({Action.ROLE_GRANT, Action.ROLE_REVOKE})
@@ -158,6 +167,10 @@ OF_OWN = frozenset(
         Action.KEY_SHOW,
         Action.KEY_ROTATE,
         Action.KEY_DELETE,
+        Action.CACHED_CONTENT_CREATE,
+        Action.CACHED_CONTENT_SHOW,
+        Action.CACHED_CONTENT_EXTEND,
+        Action.CACHED_CONTENT_DELETE,
         Action.RECEIPT_SHOW,
     }
 )
@@ -218,6 +231,9 @@ def _permit(principal: Principal, action: Action, resource: Resource) -> AdminRe
     if Role.MEMBER not in principal.roles:
         return None
     own = resource.account is not None and resource.account.uid == principal.uid
+    if action in PUBLISHES:
+        mine = Audience(AudienceKind.USER, (principal.org, principal.name))
+        own = own and all(audience == mine for audience in resource.audiences)
     if own and action in OF_OWN:
         return AdminReason.OWN
     if action in OF_MEMBERS:

@@ -184,9 +184,10 @@ def _valid(record: KeyRecord | None) -> Principal:
 
 
 def _credential(request: Request) -> bytes:
-    """The API key: a bearer token, or without one what Anthropic's clients send as x-api-key."""
+    """The API key: a bearer token, or without one what Anthropic's and Google's clients send."""
     given = request.header_all(b"authorization")
-    plain = [] if given else [b"bearer " + key for key in request.header_all(b"x-api-key")]
+    named = [*request.header_all(b"x-api-key"), *request.header_all(b"x-goog-api-key")]
+    plain = [] if given else [b"bearer " + key for key in named]
     found = given or plain
     if not found:
         raise Unauthenticated(_NO_KEY)

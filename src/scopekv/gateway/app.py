@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
-
-import msgspec
 
 from scopekv.compose import OidcVerifier, World
 from scopekv.console import Console, Parts
 from scopekv.core.tickets import audience_id
-from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError, Unavailable
+from scopekv.errors import Misuse, NotFound, ScopeKVError
 from scopekv.gateway.access import Access
 from scopekv.gateway.admin_http import PREFIX as ADMIN
 from scopekv.gateway.admin_http import handle as handle_admin
@@ -20,6 +17,7 @@ from scopekv.gateway.admin_http import revocation_of, settled
 from scopekv.gateway.administration import Administration
 from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, worded
+from scopekv.gateway.cached_contents import CachedContents, Ender, takes
 from scopekv.gateway.counting import TokenCount
 from scopekv.gateway.discovery import Discovery
 from scopekv.gateway.errors_http import failure_of, http_error
@@ -30,10 +28,10 @@ from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.http.server import Server
 from scopekv.gateway.identity import Identities
-from scopekv.gateway.instances_http import InstancesAdmin, Restart, state_of
+from scopekv.gateway.instances_http import InstancesAdmin, Restart
 from scopekv.gateway.leases_http import LEASES_PATH, Leases
 from scopekv.gateway.locating import IndexLocator
-from scopekv.gateway.metrics import InstanceNow, Metrics
+from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.permits import Issuer
 from scopekv.gateway.probes import Probes
 from scopekv.gateway.reading import Reader
@@ -44,11 +42,12 @@ from scopekv.gateway.revocation import Revoker
 from scopekv.gateway.routing import Router
 from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.standing import Standing, send
+from scopekv.gateway.upstreams.relay import Upstreams
 from scopekv.gateway.waiting import WaitingRoom
 from scopekv.gateway.warm import Warmer
 from scopekv.store.broker import Authority, KeyBroker
 
-OPERATOR = "operator"
 Route = Callable[[Request, Reply], Awaitable[None]]
 log = logging.getLogger("scopekv.gateway")
 
@@ -105,6 +104,7 @@ class Gateway:
         self.leases = Leases(self.broker, world.instance_secret)
         self.expirer = Expirer(self.fleet, self.broker, self.warmer.unpinned)
         self._administration = Administration(world.registry)
+        self.ender = Ender(self._administration)
         self._instances = InstancesAdmin(world.registry, self.fleet, restart)
         self.locator = IndexLocator(self.fleet, issuer)
         self.router = Router(self.fleet, self.metrics, settings.routing.in_flight_max, self.locator)
@@ -129,15 +129,27 @@ class Gateway:
                 *(self._instances, self.room, world.tallies, world.audits),
             )
         )
+        self._cached_contents = CachedContents(
+            *(self.access, self._administration, self.router, self.metrics),
+            settings.cached_contents,
+        )
+        self.upstreams = Upstreams(
+            *(settings.upstreams, self.access, reader, world.scope_secret, self.metrics),
+            world.tracer,
+        )
+        standing = Standing(
+            *(self.access, self.fleet, self.warmer, self.room, self.upstreams, self.metrics)
+        )
+        count = TokenCount(reader, self.router, self.metrics)
         self._routes: dict[tuple[str, str], Route] = {
-            **{("POST", path): relay.serve for path in APIS},
-            ("POST", COUNT_TOKENS): TokenCount(reader, self.router, self.metrics).serve,
+            **{("POST", path): self.upstreams.before(relay.serve) for path in APIS},
+            ("POST", COUNT_TOKENS): self.upstreams.before(count.serve),
             ("POST", EXPLAIN): explainer.serve,
             ("POST", LEASES_PATH): self.leases.serve,
-            ("GET", "/v1/models"): self._models,
-            ("GET", "/healthz"): self._healthz,
-            ("GET", "/readyz"): self._readyz,
-            ("GET", "/metrics"): self._metrics,
+            ("GET", "/v1/models"): standing.models,
+            ("GET", "/healthz"): standing.healthz,
+            ("GET", "/readyz"): standing.readyz,
+            ("GET", "/metrics"): standing.metrics,
         }
         limits = ServerLimits(request=RequestLimits(body_bytes_max=settings.body_bytes_max))
         self._server = Server(self._serve, limits=limits, error_map=_failure)
@@ -157,6 +169,7 @@ class Gateway:
         self.recorder.start()
         self.forgetter.start()
         self.warmer.start()
+        self.ender.start()
 
     async def reload(self, settings: GatewaySettings) -> None:
         """Take over the instances of other settings, live; anything else needs a restart.
@@ -171,6 +184,7 @@ class Gateway:
         await self._server.close(grace_seconds=self._settings.stop_seconds_max)
         await self.probes.stop()
         await self.discovery.stop()
+        await self.ender.stop()
         await self.warmer.stop()
         await self.expirer.stop()
         await self.revoker.stop()
@@ -179,6 +193,7 @@ class Gateway:
         await self.notes.close()
         await self.locator.stop()
         await self.fleet.stop()
+        await self.upstreams.close()
         if self.identities:
             await self.identities.keys.stop()
         self.leases.close()
@@ -188,6 +203,9 @@ class Gateway:
         route = self._routes.get((request.method, request.path))
         if route is None and request.path.startswith(ADMIN):
             route = self._admin
+        if takes(request.path):
+            await self._cached_contents.serve(request, reply)
+            return
         if route is None and self._console.takes(request.path):
             route = self._console.serve
         if route is None:
@@ -203,56 +221,10 @@ class Gateway:
             self.metrics.answered(request.path if route != self._admin else ADMIN, _status(error))
             raise
 
-    async def _models(self, request: Request, reply: Reply) -> None:
-        await self.access.principal(request)
-        data = [{"id": m, "object": "model", "owned_by": "scopekv"} for m in self.fleet.models()]
-        _send(reply, 200, {"object": "list", "data": data})
-
-    async def _healthz(self, _request: Request, reply: Reply) -> None:
-        _send(reply, 200, {"status": "ok"})
-
-    async def _readyz(self, _request: Request, reply: Reply) -> None:
-        """Ready when an engine is up. Says how each engine keeps callers apart."""
-        rows = [
-            {
-                "name": i.address.name,
-                "state": state_of(i),
-                "isolation": i.isolation.value,
-                "reason": i.reason if i.up else "does not answer; the log says more",
-                "models": list(i.models),
-                **self.warmer.progress(i),
-            }
-            for i in self.fleet.instances
-        ]
-        ready = any(i.takes_requests for i in self.fleet.instances)
-        status = "ready" if ready else "no engine is ready"
-        try:
-            await self.access.refresh()
-        except Unavailable:
-            ready, status = False, "the registry is out of reach: requests are refused"
-        _send(reply, 200 if ready else 503, {"status": status, "instances": rows})
-
-    async def _metrics(self, request: Request, reply: Reply) -> None:
-        """Totals over all callers, so for the operator alone (L10)."""
-        principal = await self.access.principal(request)
-        if OPERATOR not in principal.roles:
-            raise ScopeDenied("metrics are for the operator role")
-        now = asyncio.get_running_loop().time()
-        rows = [
-            InstanceNow(
-                *(i.address.name, state_of(i), i.isolation.value, i.in_flight),
-                queue_seconds=i.load.queue_seconds(now),
-            )
-            for i in self.fleet.instances
-        ]
-        self.metrics.now(waiting=self.room.waiting, running=self.room.taken, instances=rows)
-        headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
-        reply.send(200, headers, self.metrics.text())
-
     async def _admin(self, request: Request, reply: Reply) -> None:
         principal = await self.access.principal(request)
         if self._instances.takes(request.path):
-            _send(reply, 200, await self._instances.answer(request, principal))
+            send(reply, 200, await self._instances.answer(request, principal))
             return
         status, answer = await asyncio.to_thread(
             handle_admin,
@@ -269,11 +241,7 @@ class Gateway:
             status, answer = await asyncio.to_thread(
                 settled, self._administration, principal, answer
             )
-        _send(reply, status, answer)
-
-
-def _send(reply: Reply, status: int, body: dict[str, Any]) -> None:
-    reply.send(status, [(b"content-type", b"application/json")], msgspec.json.encode(body))
+        send(reply, status, answer)
 
 
 def _status(error: ScopeKVError) -> int:

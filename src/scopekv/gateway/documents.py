@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from scopekv.core.policy import Document, may_read
@@ -23,9 +25,15 @@ class Match:
 
 
 class DocumentIndex:
-    """The documents of one registry version. Look-up cost does not grow with their number."""
+    """The documents of one registry version. Look-up cost does not grow with their number.
 
-    def __init__(self, documents: Iterable[PublishedDocument]) -> None:
+    One whose time is over is no match, even before the registry knows that it ended.
+    """
+
+    def __init__(
+        self, documents: Iterable[PublishedDocument], *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._clock = clock
         self._by_head: dict[str, list[PublishedDocument]] = {}
         self._lengths: set[int] = set()
         self.documents = tuple(documents)
@@ -70,9 +78,15 @@ class DocumentIndex:
                 if best is not None and len(candidate.text) <= len(best.text):
                     break  # longest first
                 # Permission first: what others published costs no reader time that could tell.
-                if may_read(principal, candidate.document)[0] and text.startswith(
-                    candidate.text, start
+                if (
+                    may_read(principal, candidate.document)[0]
+                    and text.startswith(candidate.text, start)
+                    and self._clock() < _end(candidate)
                 ):
                     best = candidate
                     break
         return best
+
+
+def _end(document: PublishedDocument) -> float:
+    return math.inf if document.expires_at is None else document.expires_at

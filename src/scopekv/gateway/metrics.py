@@ -65,6 +65,14 @@ class Metrics:
                 self._counter("org_cached_tokens", "As cached_tokens, by organisation.", "org"),
             )
         self._engine_errors = self._counter("engine_errors", "Failed calls to engines.", "kind")
+        self._upstream_input = self._counter(
+            "upstream_input_tokens", "Input tokens as providers count them.", "upstream"
+        )
+        self._upstream_cached = self._counter(
+            "upstream_cached_tokens",
+            "Of those, tokens that they read from their cache.",
+            "upstream",
+        )
         self._tokens_refused = self._counter(
             "bearer_tokens_refused", "Bearer tokens refused, by reason.", "reason"
         )
@@ -138,6 +146,11 @@ class Metrics:
 
     def engine_error(self, kind: str) -> None:
         self._engine_errors.labels(kind).inc()
+
+    def upstream_counted(self, upstream: str, input_tokens: int, cached_tokens: int) -> None:
+        """Count one answer of a provider, by its own usage."""
+        self._upstream_input.labels(upstream).inc(input_tokens)
+        self._upstream_cached.labels(upstream).inc(cached_tokens)
 
     def token_refused(self, reason: IdentityReason) -> None:
         self._tokens_refused.labels(reason.value).inc()

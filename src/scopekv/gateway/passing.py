@@ -35,7 +35,8 @@ _JSON: Headers = [(b"content-type", b"application/json")]
 # Credentials, what narrows, and what would pick a request's name, rank or encoding in the engine.
 _STRIPPED_HEADERS = frozenset(
     (
-        *(b"authorization", b"cookie", b"x-api-key", b"api-key", b"host", b"expect"),
+        *(b"authorization", b"cookie", b"x-api-key", b"x-goog-api-key", b"api-key"),
+        *(b"host", b"expect"),
         *(b"accept-encoding", b"content-type", b"content-encoding", b"x-request-id"),
         *(b"x-session-id", b"x-correlation-id", b"x-data-parallel-rank", b"x-vllm-priority"),
         *(b"openai-organization", b"openai-project"),

@@ -12,6 +12,7 @@ from scopekv.gateway.discovery import Source
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.gateway.logs import LogFormat
 from scopekv.gateway.oidc_settings import OidcSettings
+from scopekv.gateway.upstreams.settings import UpstreamSettings
 from scopekv.store.scope_keys import Retention
 
 DEFAULT_PORT = 8080
@@ -63,6 +64,26 @@ class ProbeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CachedContentSettings:
+    """What one account may have of cached contents at a time. `per_account_max` 0: none.
+
+    Their texts lie in every gateway's memory, so they are bounded by bytes as well.
+    """
+
+    per_account_max: int = 16
+    bytes_per_account_max: int = 8 << 20
+    ttl_seconds_max: int = 7 * 86_400
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.per_account_max <= 10_000:
+            raise ConfigError("[cached_contents] per_account_max takes 0 to 10000")
+        if not 1024 <= self.bytes_per_account_max <= 1 << 32:
+            raise ConfigError("[cached_contents] bytes_per_account_max takes 1 KiB to 4 GiB")
+        if not 60 <= self.ttl_seconds_max <= 366 * 86_400:
+            raise ConfigError("[cached_contents] ttl_seconds_max takes 60 to 31622400")
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsSettings:
     """`org_label`: also count tokens by organisation, under its name."""
 
@@ -94,6 +115,8 @@ class GatewaySettings:
     oidc: OidcSettings | None = None  # None: API keys only
     sources: tuple[Source, ...] = ()  # instances that are resolved, besides those listed
     probes: ProbeSettings = field(default_factory=ProbeSettings)
+    cached_contents: CachedContentSettings = field(default_factory=CachedContentSettings)
+    upstreams: tuple[UpstreamSettings, ...] = ()  # providers beside the engines
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -113,3 +136,6 @@ class GatewaySettings:
         names = [instance.name for instance in named]
         if len(set(names)) != len(names):
             raise ConfigError(f"two instances share a name: {', '.join(sorted(names))}")
+        names = [upstream.name for upstream in self.upstreams]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"two upstreams share a name: {', '.join(sorted(names))}")

@@ -19,12 +19,14 @@ from scopekv.gateway.logs import LogFormat
 from scopekv.gateway.oidc_settings import OidcSection, oidc_settings
 from scopekv.gateway.settings import (
     DEFAULT_PORT,
+    CachedContentSettings,
     GatewaySettings,
     MetricsSettings,
     ProbeAction,
     ProbeSettings,
     RoutingSettings,
 )
+from scopekv.gateway.upstreams.settings import UpstreamSection, upstream_settings
 from scopekv.store.scope_keys import Retention
 
 
@@ -74,6 +76,18 @@ class _Probes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     narrow_seconds: Annotated[
         float, Meta(description="How long a prober shares with nobody, with `narrow`.")
     ] = ProbeSettings().narrow_seconds
+
+
+class _CachedContents(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    per_account_max: Annotated[
+        int, Meta(description="So many live ones at a time; 0: none are made here.")
+    ] = CachedContentSettings().per_account_max
+    bytes_per_account_max: Annotated[int, Meta(description="Of all their texts, in UTF-8.")] = (
+        CachedContentSettings().bytes_per_account_max
+    )
+    ttl_seconds_max: Annotated[int, Meta(description="The furthest end from now.")] = (
+        CachedContentSettings().ttl_seconds_max
+    )
 
 
 class _Vault(msgspec.Struct, forbid_unknown_fields=True):
@@ -148,6 +162,13 @@ class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
     probes: Annotated[
         _Probes, Meta(description="Callers that probe others' prompts, docs/operations.md.")
     ] = _Probes()
+    cached_contents: Annotated[
+        _CachedContents, Meta(description="Texts that callers keep for a while, docs/using.md.")
+    ] = _CachedContents()
+    upstreams: Annotated[
+        list[UpstreamSection],
+        Meta(description="Providers' APIs beside the engines, docs/upstreams.md."),
+    ] = []
 
 
 def read_settings(path: Path) -> GatewaySettings:
@@ -161,7 +182,10 @@ def read_settings(path: Path) -> GatewaySettings:
     if not content.instances:
         raise ConfigError(f"{path} names no [[instances]]: add name and url of one engine")
     instances, sources = _instances(content.instances)
-    built = ("instances", "retention", "vault", "routing", "metrics", "tracing", "probes", "oidc")
+    built = (
+        *("instances", "retention", "vault", "routing", "metrics", "tracing", "probes", "oidc"),
+        *("cached_contents", "upstreams"),
+    )
     rest = {
         name: getattr(content, name) for name in SettingsFile.__struct_fields__ if name not in built
     }
@@ -179,6 +203,8 @@ def read_settings(path: Path) -> GatewaySettings:
         sources=sources,
         probes=_probes(content.probes),
         oidc=oidc_settings(content.oidc, path.parent),
+        upstreams=upstream_settings(content.upstreams, path.parent),
+        cached_contents=CachedContentSettings(**msgspec.structs.asdict(content.cached_contents)),
     )
 
 

@@ -48,6 +48,22 @@ def tell_route(job: Job, route: Route) -> None:
     )
 
 
+def tell_upstream(job: Job, name: str, provider: str) -> None:
+    """Tell which provider is asked, and for which model of those that are set."""
+    doing, model = operation(job.api.path), job.body["model"]
+    job.trace.named(f"{doing} {model}")
+    job.trace.told(
+        {
+            "gen_ai.operation.name": doing,
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": model,
+            "gen_ai.request.stream": job.body.get("stream") is True,
+            "scopekv.request_id": job.request_id,
+            "scopekv.instance": name,
+        }
+    )
+
+
 def tell_usage(job: Job, usage: Usage | None) -> None:
     """Tell what the engine counted, as far as it counts."""
     if usage is None:

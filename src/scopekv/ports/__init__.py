@@ -4,6 +4,14 @@ Adapters implement these and decide nothing. Contracts: tests/contracts.
 """
 
 from scopekv.ports.audit import AuditEntry, AuditHead, AuditLog
+from scopekv.ports.documents import (
+    CachedContent,
+    CachedContents,
+    DocumentRecord,
+    Documents,
+    PublishedDocument,
+    Revision,
+)
 from scopekv.ports.identity import Identities, SigningKey, TokenVerifier
 from scopekv.ports.keys import (
     LEASES_PATH,
@@ -18,8 +26,6 @@ from scopekv.ports.registry import (
     Account,
     Accounts,
     ApiKey,
-    DocumentRecord,
-    Documents,
     Epochs,
     Group,
     Groups,
@@ -27,11 +33,9 @@ from scopekv.ports.registry import (
     Keys,
     Org,
     Orgs,
-    PublishedDocument,
     Registry,
     RegistryReader,
     RegistryTransaction,
-    Revision,
     Rules,
     Versions,
 )
@@ -45,6 +49,8 @@ __all__ = [
     "AuditEntry",
     "AuditHead",
     "AuditLog",
+    "CachedContent",
+    "CachedContents",
     "DocumentRecord",
     "Documents",
     "Epochs",

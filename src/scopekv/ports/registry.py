@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from scopekv.core.policy import Document, RoleRules
-from scopekv.core.scopes import Audience, Principal, Scope
+from scopekv.core.policy import RoleRules
+from scopekv.core.scopes import Principal, Scope
 from scopekv.ports.audit import AuditLog
+from scopekv.ports.documents import CachedContents, Documents, PublishedDocument
 from scopekv.ports.identity import Identities
 from scopekv.ports.keys import ScopeKeys
 from scopekv.ports.receipts import Receipts
@@ -32,16 +33,6 @@ class KeyRecord:
     principal: Principal
     expires_at: float | None
     blocked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedDocument:
-    """A document with its text, as the gateway recognises it in prompts."""
-
-    document: Document
-    name: str
-    text: str
-    revision: int
 
 
 class RegistryReader(Protocol):
@@ -122,31 +113,6 @@ class ApiKey:
     blocked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentRecord:
-    """A document without its text. `org` is the owner; "" for the deployment's own."""
-
-    document: Document
-    org_uid: str
-    org: str
-    name: str
-    revision: int
-    digest: bytes
-    size_bytes: int
-    created_at: float
-    changed_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """One past or current revision: the SHA-256 of its text, and its size in UTF-8."""
-
-    revision: int
-    digest: bytes
-    size_bytes: int
-    created_at: float
-
-
 class Orgs(Protocol):
     """Organisations. `list` is by name, after the name `after`, at most `limit`.
 
@@ -204,25 +170,6 @@ class Keys(Protocol):
     def delete(self, uid: str) -> None: ...
 
 
-class Documents(Protocol):
-    """Published documents. Revise, set_audience and withdraw raise the document's epoch.
-
-    The same text or audience again changes nothing. `withdraw` is for good: the text is dropped,
-    the name is free, the uid is not. `list` is all, withdrawn ones too, by owner and name.
-    `publish`: `Conflict` if its owner has a live one of that name, `NotFound` for an audience that
-    does not exist, `TooLarge` or `Misuse` for a text out of bounds.
-    """
-
-    def get(self, uid: str) -> DocumentRecord | None: ...
-    def list(self) -> Sequence[DocumentRecord]: ...
-    def text(self, uid: str) -> str: ...
-    def revisions(self, uid: str) -> Sequence[Revision]: ...
-    def publish(self, org_uid: str, name: str, audience: Audience, text: str) -> DocumentRecord: ...
-    def revise(self, uid: str, text: str) -> DocumentRecord: ...
-    def set_audience(self, uid: str, audience: Audience) -> DocumentRecord: ...
-    def withdraw(self, uid: str) -> DocumentRecord: ...
-
-
 class Rules(Protocol):
     """Role rules per organisation."""
 
@@ -246,6 +193,7 @@ class RegistryTransaction(Protocol):
     keys: Keys
     identities: Identities
     documents: Documents
+    cached_contents: CachedContents
     rules: Rules
     epochs: Epochs
     scope_keys: ScopeKeys

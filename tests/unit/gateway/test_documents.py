@@ -19,7 +19,7 @@ LONG = "The handbook of everything, which is longer than any head that an index 
 
 
 def published(uid: str, text: str, audience: str = "public") -> PublishedDocument:
-    return PublishedDocument(Document(uid, Audience.parse(audience)), uid, text, 1)
+    return PublishedDocument(Document(uid, Audience.parse(audience)), uid, text, 1, None)
 
 
 def found(index: DocumentIndex, text: str, who: Principal = ANN) -> list[tuple[str, int]]:
@@ -79,7 +79,7 @@ def test_what_may_not_be_read_is_invisible() -> None:
 
 def test_a_withdrawn_document_is_not_found() -> None:
     document = Document("d", Audience.parse("public"), withdrawn=True)
-    assert found(DocumentIndex([PublishedDocument(document, "d", LONG, 1)]), LONG) == []
+    assert found(DocumentIndex([PublishedDocument(document, "d", LONG, 1, None)]), LONG) == []
 
 
 @pytest.mark.parametrize("separator", ["", "\n", "\n\n"])

@@ -47,7 +47,7 @@ def caller(rules: RoleRules | None = None, narrowing: Narrowing | None = None) -
         ("doc_s", "org:globex", SECRET_TEXT),
     ]
     documents = DocumentIndex(
-        PublishedDocument(Document(uid, Audience.parse(audience)), uid, text, 1)
+        PublishedDocument(Document(uid, Audience.parse(audience)), uid, text, 1, None)
         for uid, audience, text in listed
     )
     return Caller(ANN, narrowing or Narrowing(), rules or RoleRules(), documents)

@@ -28,12 +28,12 @@ class SqlDocuments:
         self._session = session
 
     def get(self, uid: str) -> DocumentRecord | None:
-        row = self._session.first(_shown().where(t.documents.c.uid == uid))
-        return _record(row) if row else None
+        row = self._session.first(shown_columns().where(t.documents.c.uid == uid))
+        return record(row) if row else None
 
     def list(self) -> Sequence[DocumentRecord]:
-        query = _shown().order_by(func.coalesce(t.orgs.c.name, ""), t.documents.c.name)
-        return [_record(row) for row in self._session.rows(query.order_by(t.documents.c.uid))]
+        query = shown_columns().order_by(func.coalesce(t.orgs.c.name, ""), t.documents.c.name)
+        return [record(row) for row in self._session.rows(query.order_by(t.documents.c.uid))]
 
     def text(self, uid: str) -> str:
         """The current text, exactly as published; empty once withdrawn."""
@@ -41,11 +41,18 @@ class SqlDocuments:
         return bytes(row.text).decode("utf-8") if row else ""
 
     def current(self) -> Sequence[PublishedDocument]:
-        """Every document that is not withdrawn, with its text."""
-        query = _shown().add_columns(t.documents.c.text).where(t.documents.c.withdrawn.is_(False))
+        """Every document that is not withdrawn, with its text and its end, if it has one."""
+        ends = t.cached_contents.c
+        query = (
+            shown_columns()
+            .add_columns(t.documents.c.text, ends.expires_at)
+            .outerjoin(t.cached_contents, ends.document_uid == t.documents.c.uid)
+            .where(t.documents.c.withdrawn.is_(False))
+        )
         return [
             PublishedDocument(
-                _record(row).document, row.name, bytes(row.text).decode("utf-8"), row.revision
+                *(record(row).document, row.name, bytes(row.text).decode("utf-8"), row.revision),
+                expires_at=row.expires_at,
             )
             for row in self._session.rows(query.order_by(t.documents.c.uid))
         ]
@@ -66,7 +73,7 @@ class SqlDocuments:
         self._session.bump("documents")
         self._must_exist(audience)
         same = (t.documents.c.owner == org_uid) & (t.documents.c.name == name)
-        if self._session.rows(_shown().where(same & t.documents.c.withdrawn.is_(False))):
+        if self._session.rows(shown_columns().where(same & t.documents.c.withdrawn.is_(False))):
             raise Conflict(
                 f"document {name!r} is published already; publish a new revision of it, or "
                 "choose another name"
@@ -236,14 +243,14 @@ def _bytes(text: str) -> bytes:
     return data
 
 
-def _shown() -> Select[Any]:
+def shown_columns() -> Select[Any]:
     """The columns of a document without its text."""
     columns = [column for column in t.documents.c if column is not t.documents.c.text]
     owner = t.orgs.c.uid == t.documents.c.org_uid
     return select(*columns, t.orgs.c.name.label("org")).outerjoin(t.orgs, owner)
 
 
-def _record(row: Row[Any]) -> DocumentRecord:
+def record(row: Row[Any]) -> DocumentRecord:
     return DocumentRecord(
         Document(row.uid, Audience.parse(row.audience), row.withdrawn),
         row.org_uid or "",

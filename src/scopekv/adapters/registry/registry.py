@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from scopekv.adapters.registry import schema
 from scopekv.adapters.registry.audit import SqlAuditLog
+from scopekv.adapters.registry.cached_contents import SqlCachedContents
 from scopekv.adapters.registry.counters import Counters
 from scopekv.adapters.registry.database import Database, connect
 from scopekv.adapters.registry.documents import SqlDocuments, SqlEpochs, SqlRules
@@ -22,6 +23,7 @@ from scopekv.core.scopes import Scope
 from scopekv.ports import (
     Accounts,
     AuditLog,
+    CachedContents,
     Documents,
     Epochs,
     Groups,
@@ -48,6 +50,7 @@ class SqlTransaction:
         self.keys: Keys = SqlKeys(session)
         self.identities: Identities = SqlIdentities(session)
         self.documents: Documents = SqlDocuments(session)
+        self.cached_contents: CachedContents = SqlCachedContents(session)
         self.rules: Rules = SqlRules(session)
         self.epochs: Epochs = SqlEpochs(session)
         self.scope_keys: ScopeKeys = SqlScopeKeys(session)

@@ -173,6 +173,25 @@ revisions = Table(
     Column("created_at", Double, nullable=False),
 )
 
+# A document that ends by itself. No foreign key to its account: what one left behind still ends.
+cached_contents = Table(
+    "scopekv_cached_contents",
+    metadata,
+    Column(
+        "document_uid",
+        String(64),
+        ForeignKey("scopekv_documents.uid", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("account_uid", String(64), nullable=False),
+    Column("model", String(256), nullable=False),
+    Column("display_name", Text, nullable=False),
+    Column("tokens", Integer),
+    Column("expires_at", Double, nullable=False),
+    Index("scopekv_cached_contents_account", "account_uid"),
+    Index("scopekv_cached_contents_end", "expires_at"),
+)
+
 rules = Table(
     "scopekv_rules",
     metadata,

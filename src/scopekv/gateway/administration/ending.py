@@ -6,13 +6,13 @@ all. The gateway's `Revoker` finds the receipt and carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from scopekv.core.chains import Link
 from scopekv.core.receipts import name_owner, name_pair, owner_of
 from scopekv.core.scopes import Scope, ScopeKind
 from scopekv.gateway.administration.gate import Act, actor_name
-from scopekv.ports import DocumentRecord, Org, Receipt
+from scopekv.ports import CachedContent, DocumentRecord, Org, Receipt
 from scopekv.store import scope_keys
 
 PAGE = 1000
@@ -53,6 +53,14 @@ class Ending:
         for record in self._act.tx.documents.list():
             if record.org_uid == org.uid or _is_for(record, org.name):
                 self.end(record.document.scope)
+
+    def end_cached(self, contents: Iterable[CachedContent]) -> None:
+        """Withdraw and forget cached contents, as if they had never been."""
+        for one in contents:
+            document = one.record.document
+            self._act.tx.documents.withdraw(document.uid)
+            self.ended(document.scope)
+            self._act.tx.cached_contents.drop(document.uid)
 
     def receipt(self, org_uid: str, subject: str) -> Receipt:
         """Write the receipt, pending, and name it in the audit entry.

@@ -62,6 +62,7 @@ class OrgAdministration:
             act.require(Resource(org.uid))
             ending = Ending(act)
             ending.end_org(org)
+            ending.end_cached(act.tx.cached_contents.of_org(org.uid))
             act.tx.orgs.delete(org.uid)
             made = ending.receipt(org.uid, f"org:{name}")
             return views.Deleted(deleted=org.uid, receipt=made.uid)
@@ -124,8 +125,9 @@ class AccountAdministration:
             home = act.org(org)
             account = act.account(home, name, service).principal
             act.require(Resource(home.uid, account=account))
-            act.tx.accounts.delete(account.uid)
             ending = Ending(act)
+            ending.end_cached(act.tx.cached_contents.of_account(account.uid))
+            act.tx.accounts.delete(account.uid)
             ending.end_user(home.uid, account.uid)
             made = ending.receipt(home.uid, f"user:{org}/{name}")
             return views.Deleted(deleted=account.uid, receipt=made.uid)

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from scopekv.gateway.administration.cached_contents import CachedContentAdministration
 from scopekv.gateway.administration.documents import DocumentAdministration
 from scopekv.gateway.administration.gate import Gate
 from scopekv.gateway.administration.keys import KeyAdministration
@@ -48,6 +49,7 @@ class Administration:
         self.groups = GroupAdministration(gate)
         self.keys = KeyAdministration(gate, clock, random)
         self.documents = DocumentAdministration(gate)
+        self.cached_contents = CachedContentAdministration(gate, clock)
         self.rules = RuleAdministration(gate)
         self.epochs = EpochAdministration(gate)
         self.revocations = RevocationAdministration(gate)

@@ -34,8 +34,12 @@ def checked(body: Body) -> Body:
         raise Misuse("input must be a text or a list of items")
     if body.get("prompt_cache_retention") not in _RETENTIONS:
         raise Misuse("prompt_cache_retention must be in_memory or 24h")
-    clean = {key: value for key, value in body.items() if key != "prompt_cache_retention"}
-    return clean | {"store": False}
+    return body | {"store": False}
+
+
+def _for_engine(body: Body) -> Body:
+    """An engine keeps blocks as its operator says."""
+    return {key: value for key, value in body.items() if key != "prompt_cache_retention"}
 
 
 def as_chat(body: Body) -> Mapping[str, Any]:
@@ -90,7 +94,7 @@ RESPONSES_API = Api(
     text="input",
     check=checked,
     chat=as_chat,
-    engine=lambda body: body,
+    engine=_for_engine,
     with_ids=_with_ids,
     answer=unchanged,
     tap=_tap,

@@ -1,0 +1,91 @@
+"""What a gateway says of itself: `/v1/models`, `/healthz`, `/readyz`, `/metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from scopekv.errors import ScopeDenied, Unavailable
+from scopekv.gateway.access import Access
+from scopekv.gateway.http.messages import Request
+from scopekv.gateway.http.reply import Reply
+from scopekv.gateway.instances import Fleet
+from scopekv.gateway.instances_http import state_of
+from scopekv.gateway.metrics import InstanceNow, Metrics
+from scopekv.gateway.upstreams.relay import Upstreams
+from scopekv.gateway.waiting import WaitingRoom
+from scopekv.gateway.warm import Warmer
+
+OPERATOR = "operator"
+
+
+class Standing:
+    """The routes. None changes anything."""
+
+    def __init__(
+        self,
+        access: Access,
+        fleet: Fleet,
+        warmer: Warmer,
+        room: WaitingRoom,
+        upstreams: Upstreams,
+        metrics: Metrics,
+    ) -> None:
+        self._access, self._fleet, self._warmer = access, fleet, warmer
+        self._room, self._upstreams, self._metrics = room, upstreams, metrics
+
+    async def models(self, request: Request, reply: Reply) -> None:
+        """Those of the engines, and those that the caller's organisation may ask providers for."""
+        principal = await self._access.principal(request)
+        names = dict.fromkeys([*self._fleet.models(), *self._upstreams.models(principal.org)])
+        data = [{"id": name, "object": "model", "owned_by": "scopekv"} for name in names]
+        send(reply, 200, {"object": "list", "data": data})
+
+    async def healthz(self, _request: Request, reply: Reply) -> None:
+        send(reply, 200, {"status": "ok"})
+
+    async def readyz(self, _request: Request, reply: Reply) -> None:
+        """Ready when an engine is up. Says how each engine keeps callers apart."""
+        rows = [
+            {
+                "name": i.address.name,
+                "state": state_of(i),
+                "isolation": i.isolation.value,
+                "reason": i.reason if i.up else "does not answer; the log says more",
+                "models": list(i.models),
+                **self._warmer.progress(i),
+            }
+            for i in self._fleet.instances
+        ]
+        ready = any(i.takes_requests for i in self._fleet.instances)
+        status = "ready" if ready else "no engine is ready"
+        try:
+            await self._access.refresh()
+        except Unavailable:
+            ready, status = False, "the registry is out of reach: requests are refused"
+        send(reply, 200 if ready else 503, {"status": status, "instances": rows})
+
+    async def metrics(self, request: Request, reply: Reply) -> None:
+        """Totals over all callers, so for the operator alone (L10)."""
+        principal = await self._access.principal(request)
+        if OPERATOR not in principal.roles:
+            raise ScopeDenied("metrics are for the operator role")
+        now = asyncio.get_running_loop().time()
+        rows = [
+            InstanceNow(
+                *(i.address.name, state_of(i), i.isolation.value, i.in_flight),
+                queue_seconds=i.load.queue_seconds(now),
+            )
+            for i in self._fleet.instances
+        ]
+        waiting, running = self._room.waiting, self._room.taken
+        self._metrics.now(waiting=waiting, running=running, instances=rows)
+        headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
+        reply.send(200, headers, self._metrics.text())
+
+
+def send(reply: Reply, status: int, body: dict[str, Any]) -> None:
+    """A whole answer of JSON."""
+    reply.send(status, [(b"content-type", b"application/json")], msgspec.json.encode(body))

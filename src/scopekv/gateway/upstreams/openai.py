@@ -1,0 +1,217 @@
+"""OpenAI's bodies: chat completions and Responses, with markers where another scope begins.
+
+Its cache is automatic: exact prefixes from 1,024 tokens on, within one organisation. Before GPT-5.6
+in steps of 128; since then only up to a breakpoint, of which one is set at the end by itself and at
+most three of the request's own are written (four without that one). Strings stay strings, a marker
+put inside, but where a breakpoint is to stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scopekv.core.policy import PartRole
+from scopekv.errors import Misuse
+from scopekv.gateway.upstreams.cutting import Cuts, Piece, Stretch
+from scopekv.gateway.upstreams.marking import (
+    Body,
+    Markers,
+    joined,
+    marked,
+    role_of,
+    schema_marked,
+)
+
+_TEXTS = ("text", "input_text", "output_text")
+_BREAKPOINT = "prompt_cache_breakpoint"
+_WRITTEN_MAX = 4
+
+
+@dataclass(slots=True, repr=False)
+class _Laid:
+    """Parts as they are laid out, and after which of them another scope begins."""
+
+    own: int = 0  # the client's own breakpoints
+    last: dict[str, Any] | None = None  # that may be one
+    before_another: list[dict[str, Any]] = field(default_factory=list)
+
+    def begins(self) -> None:
+        """The next part is another scope's first."""
+        if self.last is not None and _BREAKPOINT not in self.last:
+            self.before_another.append(self.last)
+            self.last = None
+
+    def add(self, part: dict[str, Any]) -> dict[str, Any]:
+        self.own += _BREAKPOINT in part
+        self.last = part
+        return part
+
+    def place(self, options: Any) -> None:
+        """Make breakpoints of them while there is room; the client's own stay."""
+        explicit = isinstance(options, dict) and options.get("mode") == "explicit"
+        room = max(0, _WRITTEN_MAX - (0 if explicit else 1) - self.own)
+        for part in self.before_another[:room]:
+            part[_BREAKPOINT] = {"mode": "explicit"}
+
+
+def chat_pieces(body: Body) -> list[Piece]:
+    """The contents of a chat, in order. Raises `Misuse`."""
+    pieces: list[Piece] = []
+    for message in body["messages"]:
+        if not isinstance(message, dict):
+            raise Misuse("each message must be an object with a role")
+        pieces += _pieces(role_of(message.get("role")), message.get("content"))
+    return pieces
+
+
+def chat_sent(body: Body, cuts: Cuts, markers: Markers, *, breakpoints: bool) -> Body:
+    """The chat as it is sent. Its length in messages is what it was."""
+    rest, laid = iter(cuts), _Laid()
+    messages = []
+    for message in body["messages"]:
+        splits = breakpoints and message.get("role") != "assistant"
+        content = _content(message.get("content"), rest, markers, "text", laid, splits=splits)
+        messages.append(message | {"content": content})
+    if breakpoints:
+        laid.place(body.get("prompt_cache_options"))
+    return body | {"messages": messages}
+
+
+def responses_pieces(body: Body) -> list[Piece]:
+    """The instructions, then the items. Raises `Misuse`."""
+    instructions, given = body.get("instructions"), body["input"]
+    if not isinstance(instructions, str | None):
+        raise Misuse("instructions must be a string")
+    pieces = [Piece(PartRole.SYSTEM, instructions)] if instructions else []
+    if isinstance(given, str):
+        return [*pieces, Piece(PartRole.MESSAGES, given)]
+    for item in given:
+        if not isinstance(item, dict):
+            raise Misuse("each item of input must be an object")
+        if "role" in item:
+            pieces += _pieces(role_of(item["role"]), item.get("content"))
+        else:
+            pieces.append(Piece(PartRole.MESSAGES, None))
+    return pieces
+
+
+def responses_sent(body: Body, cuts: Cuts, markers: Markers, *, breakpoints: bool) -> Body:
+    """The request as it is sent; before an item that is no message, a marker is one itself.
+
+    Instructions are a string, and so take no breakpoint.
+    """
+    rest, laid = iter(cuts), _Laid()
+    sent = dict(body)
+    if body.get("instructions"):
+        sent["instructions"] = joined(list(next(rest)), markers)
+    if isinstance(body["input"], str):
+        return sent | {"input": joined(list(next(rest)), markers)}
+    items: list[Any] = []
+    for item in body["input"]:
+        if "role" in item:
+            answered = item["role"] == "assistant"
+            kind, splits = ("output_text", False) if answered else ("input_text", breakpoints)
+            content = _content(item.get("content"), rest, markers, kind, laid, splits=splits)
+            items.append(item | {"content": content})
+            continue
+        marker = joined(list(next(rest)), markers)
+        items += [{"role": "user", "content": marker}, item] if marker else [item]
+    if breakpoints:
+        laid.place(body.get("prompt_cache_options"))
+    return sent | {"input": items}
+
+
+def beside_marked(body: Body, tools_marker: str, schema_marker: str) -> Body:
+    """Mark the tools and the answer's schema, which may stand before all text of a prompt."""
+    sent = dict(body)
+    if isinstance(body.get("tools"), list):
+        sent["tools"] = _tools(body["tools"], tools_marker)
+    for name, inner in (("response_format", "json_schema"), ("text", "format")):
+        outer = body.get(name)
+        form = outer.get(inner) if isinstance(outer, dict) else None
+        if isinstance(form, dict) and isinstance(form.get("schema"), dict):
+            found = schema_marked(form["schema"], schema_marker)
+            sent[name] = {
+                **body[name],
+                inner: schema_marked(form, schema_marker) | {"schema": found},
+            }
+    return sent
+
+
+def _tools(tools: Sequence[Any], marker: str) -> list[Any]:
+    """The marker begins the description of the first tool that is the client's own."""
+    made = list(tools)
+    for index, tool in enumerate(made):
+        if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
+            made[index] = tool | {"function": schema_marked(tool["function"], marker)}
+            break
+        if isinstance(tool, dict) and tool.get("type", "function") in ("function", "custom"):
+            made[index] = schema_marked(tool, marker)
+            break
+    return made
+
+
+def _pieces(role: PartRole, content: Any) -> list[Piece]:
+    if content is None or isinstance(content, str):
+        return [Piece(role, content)]
+    if not isinstance(content, list):
+        raise Misuse("content must be a string or a list of parts")
+    return [Piece(role, _text(part)) for part in content]
+
+
+def _text(part: Any) -> str | None:
+    if not isinstance(part, dict):
+        raise Misuse("a part of a content must be an object")
+    if part.get("type") not in _TEXTS:
+        return None
+    if not isinstance(part.get("text"), str):
+        raise Misuse("a text part must have a string 'text'")
+    return str(part["text"])
+
+
+def _content(
+    content: Any,
+    rest: Iterator[Sequence[Stretch]],
+    markers: Markers,
+    kind: str,
+    laid: _Laid,
+    *,
+    splits: bool,
+) -> Any:
+    """One content. `splits`: texts become one part for each stretch, which may be a breakpoint."""
+    if content is None:
+        return joined(list(next(rest)), markers) or None
+    if isinstance(content, str):
+        stretches = list(next(rest))
+        if not splits or not stretches:
+            return joined(stretches, markers)
+        return _split({"type": kind, "text": content}, stretches, markers, laid)
+    parts: list[Any] = []
+    for part in content:
+        stretches = list(next(rest))
+        if part.get("type") not in _TEXTS:
+            text = joined(stretches, markers)
+            parts += [{"type": kind, "text": text}, part] if text else [part]
+        elif splits and stretches:
+            parts += _split(part, stretches, markers, laid)
+        else:
+            parts.append(part | {"text": joined(stretches, markers)})
+    return parts
+
+
+def _split(
+    part: dict[str, Any], stretches: Sequence[Stretch], markers: Markers, laid: _Laid
+) -> list[dict[str, Any]]:
+    """A text as one part for each stretch; the client's own breakpoint stays at its end."""
+    made = []
+    plain = {key: value for key, value in part.items() if key != _BREAKPOINT}
+    for stretch in stretches:
+        if stretch.begins is not None:
+            laid.begins()
+        one = plain | {"text": marked(stretch, markers)}
+        if stretch is stretches[-1] and _BREAKPOINT in part:
+            one[_BREAKPOINT] = part[_BREAKPOINT]
+        made.append(laid.add(one))
+    return made

@@ -1,0 +1,88 @@
+"""What names an object at the provider is refused: a workspace's objects are all its customers'.
+
+Files, stored responses and prompts, vector stores, containers are found by whoever names them with
+the workspace's key, and that key is ours: no name in a request may reach them (L2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scopekv.errors import Misuse
+
+_TOP = (
+    *("previous_response_id", "conversation", "prompt", "container", "mcp_servers", "skills"),
+    *("vector_store_ids", "file_ids", "background", "functions", "function_call"),
+)
+_KINDS = frozenset({"item_reference", "container_upload", "mcp_approval_response"})
+_INSIDE = ("content", "source", "file", "output", "image_url", "input_audio", "audio")
+_ITEMS = frozenset(
+    (
+        *("message", "function_call", "function_call_output", "web_search_call"),
+        *("custom_tool_call", "custom_tool_call_output", "local_shell_call"),
+        *("local_shell_call_output", "apply_patch_call", "apply_patch_call_output"),
+        *("computer_call", "computer_call_output"),
+    )
+)
+# Tools that run at the client, or at the provider without anything kept there.
+_TOOLS = (
+    *("function", "custom", "web_search", "web_fetch", "bash_", "text_editor_", "computer"),
+    *("memory_", "local_shell", "apply_patch"),
+)
+
+
+def check(body: Mapping[str, Any]) -> None:
+    """Raises `Misuse` naming the field, never its value."""
+    for name in _TOP:
+        if body.get(name):
+            raise _refusal(name)
+    if body.get("store"):
+        raise Misuse("store: nothing is stored at the provider through this gateway; leave it out")
+    for name in ("system", "messages", "input"):
+        _walk(body.get(name), name)
+    items = body.get("input")
+    for item in items if isinstance(items, list) else []:
+        _check_item(item)
+    tools = body.get("tools")
+    for tool in tools if isinstance(tools, list) else []:
+        kind = tool.get("type", "custom") if isinstance(tool, dict) else None
+        if not isinstance(kind, str) or not kind.startswith(_TOOLS):
+            raise Misuse(
+                "tools: one is neither a function of yours nor a web search; tools that keep files "
+                "or state at the provider are not available here"
+            )
+
+
+def _check_item(item: Any) -> None:
+    """An item of Responses. Of other kinds, an id alone makes the provider look it up."""
+    kind = item.get("type", "message") if isinstance(item, dict) else "message"
+    sealed = kind == "reasoning" and bool(item.get("encrypted_content"))
+    if not (isinstance(kind, str) and (sealed or kind in _ITEMS)):
+        raise _refusal(
+            "input: an item that is no message or call, or reasoning without its content"
+        )
+
+
+def _walk(value: Any, place: str) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _walk(item, place)
+    elif isinstance(value, dict):
+        kind = value.get("type")
+        if isinstance(kind, str) and kind in _KINDS:
+            raise _refusal(f"{place}: {kind}")
+        if place == "audio" and value.get("id"):
+            raise _refusal("audio.id")
+        if value.get("file_id") or (place == "source" and kind == "file"):
+            raise _refusal(f"{place}: file_id")
+        for name in _INSIDE:
+            if name in value:
+                _walk(value[name], name)
+
+
+def _refusal(name: str) -> Misuse:
+    return Misuse(
+        f"{name}: it names something that is kept at the provider, where customers are not kept "
+        "apart; send the content itself"
+    )

@@ -1,0 +1,195 @@
+"""Requests for a provider's model: read as any, marked, sent with the organisation's credential."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from scopekv.errors import Misuse, Overloaded, Unavailable
+from scopekv.gateway.access import Access
+from scopekv.gateway.apis import APIS
+from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES_API
+from scopekv.gateway.errors_http import failure_of
+from scopekv.gateway.http.client import Busy, ClientPool, NotSent
+from scopekv.gateway.http.limits import ClientLimits
+from scopekv.gateway.http.messages import Headers, Request
+from scopekv.gateway.http.reply import Reply
+from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.reading import Job, Reader
+from scopekv.gateway.tracing import operation, tell_upstream, tell_usage
+from scopekv.gateway.upstreams.passing import pass_answer, refuse
+from scopekv.gateway.upstreams.sending import PATHS, plan, sent_body, sent_headers
+from scopekv.gateway.upstreams.settings import Credential, UpstreamSettings
+from scopekv.ports.tracing import Trace, Tracer
+
+HEAD_SECONDS_MAX = 600.0
+IDLE_SECONDS = 30.0
+TRIES_MAX = 16
+Serve = Callable[[Request, Reply], Awaitable[None]]
+_JSON: Headers = [(b"content-type", b"application/json")]
+_COUNTING = replace(MESSAGES_API, path=COUNT_TOKENS)
+log = logging.getLogger("scopekv.upstreams")
+
+
+class _Named(msgspec.Struct):
+    """A body's model. Reading it alone makes nothing of the rest."""
+
+    model: str = ""
+
+
+_model = msgspec.json.Decoder(_Named)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Upstream:
+    settings: UpstreamSettings
+    pool: ClientPool
+
+
+class Upstreams:
+    """Every provider of one gateway. `secret`: 32 bytes, makes markers. Use; then `close`."""
+
+    def __init__(
+        self,
+        settings: Sequence[UpstreamSettings],
+        access: Access,
+        reader: Reader,
+        secret: bytes,
+        metrics: Metrics,
+        tracer: Tracer,
+    ) -> None:
+        self._access, self._reader, self._secret = access, reader, secret
+        self._metrics, self._tracer = metrics, tracer
+        limits = ClientLimits(idle_seconds=IDLE_SECONDS)
+        self._all = [_Upstream(one, ClientPool(one.base_url, limits=limits)) for one in settings]
+        self._by_model: dict[str, list[_Upstream]] = {}
+        for one in self._all:
+            for model in one.settings.models:
+                self._by_model.setdefault(model, []).append(one)
+
+    def models(self, org: str) -> list[str]:
+        """The models that the organisation has a credential for."""
+        return [
+            model
+            for model, having in self._by_model.items()
+            if any(one.settings.credential(org) for one in having)
+        ]
+
+    def before(self, engines: Serve) -> Serve:
+        """A route for providers' models; `engines` takes all others, and all where none is set."""
+        if not self._all:
+            return engines
+
+        async def serve(request: Request, reply: Reply) -> None:
+            having = self._by_model.get(_named(request.body))
+            if having:
+                principal = await self._access.principal(request)
+                having = [one for one in having if one.settings.credential(principal.org)]
+            # An organisation without a credential hears what it hears of a model that is none.
+            if having:
+                await self._serve(request, reply, having)
+            else:
+                await engines(request, reply)
+
+        return serve
+
+    async def close(self) -> None:
+        for one in self._all:
+            await one.pool.close()
+
+    async def _serve(self, request: Request, reply: Reply, having: Sequence[_Upstream]) -> None:
+        trace = self._tracer.begin(operation(request.path), request.headers)
+        try:
+            await self._tried(request, reply, having, trace)
+        except Overloaded as error:
+            trace.failed(type(error).__name__)
+            failure = reply.worded(failure_of(error))
+            self._metrics.answered(request.path, failure.status)
+            wait = (b"retry-after", b"%d" % error.retry_after_seconds)
+            reply.send(failure.status, [*_JSON, wait], failure.body())
+        except BaseException as error:  # a client that left ends it too
+            trace.failed(type(error).__name__)
+            raise
+        finally:
+            trace.end()
+
+    async def _tried(
+        self, request: Request, reply: Reply, having: Sequence[_Upstream], trace: Trace
+    ) -> None:
+        """Send it to the first provider that is reached.
+
+        One call, and another only where nothing was sent. Each try decides anew (I14).
+        """
+        began = time.perf_counter()
+        api = _COUNTING if request.path == COUNT_TOKENS else APIS[request.path]
+        left = list(having)
+        for _ in range(TRIES_MAX):
+            job = await self._reader.job(request, began, api, trace=trace)
+            upstream = left[0]
+            credential = upstream.settings.credential(job.caller.principal.org)
+            if credential is None:
+                raise Unavailable("the organisation's credential went")
+            body = await self._body(job, upstream.settings)
+            if body is None:
+                continue
+            tell_upstream(job, upstream.settings.name, upstream.settings.kind.value)
+            try:
+                await self._forward(job, upstream, credential, body, reply)
+            except NotSent as error:
+                self._metrics.engine_error("not_sent")
+                if not isinstance(error, Busy):
+                    log.warning("upstream %s: %s", upstream.settings.name, error)
+                left.pop(0)
+                if not left:
+                    raise
+                continue
+            return
+        raise Unavailable("permissions did not come to rest")
+
+    async def _body(self, job: Job, upstream: UpstreamSettings) -> bytes | None:
+        """What to send; None where the registry changed since the job was read."""
+        paths = PATHS[upstream.kind]
+        if job.api.path not in paths:
+            raise Misuse(f"this model is asked at {' or '.join(paths)}")
+        made = await asyncio.to_thread(plan, job) if job.large else plan(job)
+        epochs = {scope: await self._access.epoch(scope) for scope in made.scopes}
+        if job.large:
+            body = await asyncio.to_thread(sent_body, job, made, upstream, epochs, self._secret)
+        else:
+            body = sent_body(job, made, upstream, epochs, self._secret)
+        stands = await self._access.stands(job.caller.versions, waited=job.large)
+        return body if stands else None
+
+    async def _forward(
+        self, job: Job, upstream: _Upstream, credential: Credential, body: bytes, reply: Reply
+    ) -> None:
+        answer = await upstream.pool.request(
+            "POST",
+            job.api.path,
+            sent_headers(job, upstream.settings, credential),
+            body,
+            timeout_seconds=HEAD_SECONDS_MAX,
+        )
+        async with answer:
+            if answer.status != 200:
+                job.trace.failed(str(answer.status))
+                if answer.status in (401, 403):
+                    log.error("upstream %s refused a credential", upstream.settings.name)
+                secrets = (credential.api_key.encode("ascii"), b"[s:")
+                await refuse(answer, job, secrets, reply, self._metrics)
+                return
+            name = upstream.settings.name
+            usage = await pass_answer(answer, job, name, reply, self._metrics)
+        tell_usage(job, usage)
+
+
+def _named(body: bytes) -> str:
+    try:
+        return _model.decode(body).model
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""  # whoever reads it whole says what is wrong

@@ -1,0 +1,87 @@
+"""Providers out of reach, streams that break off, organisations without a credential."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
+from scopekv.simulate.stage import text_of
+from tests.http.providers_stage import GPT, ProvidersStage, providers_stage
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+async def test_another_provider_is_asked_where_nothing_was_sent(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        lost = UpstreamSettings("lost", UpstreamKind.OPENAI, url, (GPT, "g"), (Credential("k"),))
+        async with providers_stage(tmp_path, [lost]) as stage:
+            answer = await stage.chat("alice", [user("hi")])
+            assert answer.choices[0].message.content == "four words of answer"
+            assert len(stage.provider.seen) == 1
+            with pytest.raises(openai.InternalServerError) as failed:
+                await stage.chat("alice", [user("hi")], model="g")
+            assert failed.value.status_code == 503
+            assert url.partition("//")[2] not in failed.value.response.text
+
+
+async def test_a_stream_that_breaks_off_ends_with_an_error(tmp_path: Path) -> None:
+    async with providers_stage(tmp_path) as stage:
+        stage.provider.breaks = True
+        async with stage.openai("alice") as client:
+            messages: Any = [user("hi")]
+            stream = await client.chat.completions.create(model=GPT, messages=messages, stream=True)
+            with pytest.raises(openai.APIError):
+                async for _ in stream:
+                    pass
+        assert len(stage.provider.seen) == 1
+
+
+async def test_without_a_credential_there_is_no_such_model(tmp_path: Path) -> None:
+    only = UpstreamSettings(
+        *("only", UpstreamKind.OPENAI, "http://127.0.0.1:9", ("theirs",)),
+        (Credential("k", ("initech",)),),
+    )
+    async with providers_stage(tmp_path, [only]) as stage:
+        async with stage.openai("alice") as client:
+            assert "theirs" not in [model.id async for model in client.models.list()]
+        told = []
+        for model in ("theirs", "nobodys"):
+            with pytest.raises(openai.APIStatusError) as failed:
+                await stage.chat("alice", [user("hi")], model=model)
+            told.append((failed.value.status_code, failed.value.response.text.replace(model, "")))
+        assert told[0] == told[1]
+        async with stage.openai("ian") as client:
+            assert "theirs" in [model.id async for model in client.models.list()]
+
+
+async def test_a_long_prompt_is_read_aside_and_sent_whole(providers: ProvidersStage) -> None:
+    text = text_of("long", 60_000)
+    await providers.chat("alice", [user(text)])
+    assert providers.provider.last["messages"][0]["content"].endswith("]\n" + text)
+
+
+async def test_a_credential_is_asked_for_first(providers: ProvidersStage) -> None:
+    plain = providers.plain()
+    body = {"model": GPT, "messages": [user("hi")]}
+    count = len(providers.provider.seen)
+    for key in (None, "sk-scopekv-unknown"):
+        answer = await plain.send("POST", "/v1/chat/completions", body, key=key)
+        assert answer.status == 401
+    for wrong in ({"messages": []}, {"messages": ["x"]}, {"messages": [{"content": 5}]}):
+        answer = await plain.send(
+            "POST", "/v1/chat/completions", body | wrong, key=providers.keys["alice"]
+        )
+        assert answer.status == 400
+    await plain.close()
+    assert len(providers.provider.seen) == count

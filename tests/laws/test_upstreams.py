@@ -1,0 +1,120 @@
+"""Laws of what is sent to providers: a prefix in common is public, or of one scope's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scopekv.core.policy import Document, Level, RoleRules
+from scopekv.core.scopes import Audience, Narrowing, Principal
+from scopekv.gateway.documents import DocumentIndex
+from scopekv.gateway.prompts import Caller
+from scopekv.gateway.upstreams import anthropic, openai
+from scopekv.gateway.upstreams.cutting import cut
+from scopekv.gateway.upstreams.marking import begun
+from scopekv.ports import PublishedDocument
+
+SECRET = bytes(range(32))
+MANUAL, MEMO = "the manual of the lantern", "a memo for acme alone"
+INDEX = DocumentIndex(
+    [
+        PublishedDocument(Document("doc_1", Audience.parse("public")), "m", MANUAL, 1, None),
+        PublishedDocument(Document("doc_2", Audience.parse("org:acme")), "n", MEMO, 1, None),
+    ]
+)
+levels = st.sampled_from(Level)
+callers = st.builds(
+    lambda org, name, narrowing, rules: Caller(
+        Principal(org, name, f"org_{org}", f"usr_{org}_{name}"), narrowing, rules, INDEX
+    ),
+    st.sampled_from(["acme", "globex"]),
+    st.sampled_from(["alice", "bob"]),
+    st.sampled_from([Narrowing(), Narrowing(end_user="u"), Narrowing(session="s")]),
+    st.builds(RoleRules, levels, levels, levels),
+)
+texts = st.sampled_from(
+    [MANUAL, MEMO, f"{MANUAL}\n\nrules", f"{MANUAL}\n{MEMO}\n\nrules", "rules", "[s:aaaa]\nx", ""]
+)
+images = st.just([{"type": "image_url", "image_url": {"url": "https://x/y.png"}}])
+contents = st.one_of(
+    texts,
+    images,
+    st.lists(texts, max_size=3).map(lambda ts: [{"type": "text", "text": t} for t in ts]),
+)
+messages = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["system", "user"]), "content": contents}),
+    min_size=1,
+    max_size=4,
+)
+
+
+def sent(caller: Caller, given: list[dict[str, Any]], *, split: bool) -> tuple[str, set[Any]]:
+    """All text as OpenAI gets it, in order, and the scopes that have a part in it."""
+    body = {"messages": given}
+    cuts = cut(openai.chat_pieces(body), caller)
+    scopes = begun(cuts)
+    markers = {s: s.marker(SECRET, 0) for s, public in scopes.items() if not public}
+    made = openai.chat_sent(body, cuts, markers, breakpoints=split)
+    flat = []
+    for message in made["messages"]:
+        content = message["content"]
+        parts = [content] if isinstance(content, str) else content
+        flat += [part if isinstance(part, str) else part.get("text", "<image>") for part in parts]
+    return "".join(flat), {scope for scope, public in scopes.items() if not public}
+
+
+@given(callers, callers, messages, st.booleans())
+def test_a_common_prefix_goes_no_further_than_the_common_scopes(
+    one: Caller, other: Caller, given: list[dict[str, Any]], split: bool
+) -> None:
+    """The same words of two callers part at the first text that is not of both."""
+    mine, my_scopes = sent(one, given, split=split)
+    theirs, their_scopes = sent(other, given, split=split)
+    if my_scopes == their_scopes:
+        assert mine == theirs or one.rules != other.rules
+        return
+    same = [a == b for a, b in zip(mine, theirs, strict=False)]
+    common = mine[: same.index(False)] if False in same else mine[: len(same)]
+    foreign = {scope.marker(SECRET, 0) for scope in my_scopes ^ their_scopes}
+    assert not any(marker in common for marker in foreign)
+    if not my_scopes & their_scopes:
+        assert common.partition("[s:")[0].replace(MANUAL, "").strip("\n") == ""
+
+
+@given(callers, messages)
+def test_without_markers_the_words_are_what_they_were(
+    caller: Caller, given: list[dict[str, Any]]
+) -> None:
+    body = {"messages": given}
+    cuts = cut(openai.chat_pieces(body), caller)
+    assert openai.chat_sent(body, cuts, {}, breakpoints=False) == body
+
+
+@given(callers, messages)
+def test_anthropics_blocks_hold_the_same_words_and_at_most_four_breakpoints(
+    caller: Caller, given: list[dict[str, Any]]
+) -> None:
+    system = [{"type": "text", "text": MANUAL + "\n\nrules"}]
+    body = {"system": system, "messages": given}
+    cuts = cut(anthropic.pieces(body), caller)
+    made = anthropic.sent(body, cuts, {}, ttl="5m")
+    for before, after in zip(
+        [system, *(m["content"] for m in given)],
+        [made["system"], *(m["content"] for m in made["messages"])],
+        strict=True,
+    ):
+        words = before if isinstance(before, str) else "".join(b.get("text", "") for b in before)
+        assert "".join(block.get("text", "") for block in after) == words
+    blocks = [*made["system"], *(b for m in made["messages"] for b in m["content"])]
+    assert sum("cache_control" in block for block in blocks) <= 4
+
+
+@given(callers, callers)
+def test_markers_are_equal_for_equal_scopes_and_epochs_alone(one: Caller, other: Caller) -> None:
+    a, b = one.private, other.private
+    assert (a.marker(SECRET, 0) == b.marker(SECRET, 0)) == (a == b)
+    assert a.marker(SECRET, 0) != a.marker(SECRET, 1)
+    assert a.marker(SECRET, 0) != a.marker(bytes(32), 0)
+    assert len(a.marker(SECRET, 0)) == 21
