@@ -8,7 +8,9 @@ from typing import Any
 
 from scopekv.core.explaining import Kind, Piece, ReadPrompt
 from scopekv.gateway.apis import Api
+from scopekv.gateway.apis.chat import CHAT_API
 from scopekv.gateway.prompts import Chat, ModelText, rendered_chat
+from scopekv.gateway.template import Message
 from scopekv.gateway.tokens import Stretch
 
 _KINDS = {
@@ -27,19 +29,26 @@ def read_prompt(
     Raises `NotRenderable` where only the engine can render it, `Misuse` where nobody can.
     """
     name = str(body["model"])
+    paths = api.paths(dict(body))
     if api.chat is None:
         text = body["prompt"] if isinstance(body["prompt"], str) else json.dumps(body["prompt"])
-        return _read(name, [(Kind.USER, "$.prompt", text)], model, (), documents, special=True)
+        return _read(name, [(Kind.USER, paths[0], text)], model, (), documents, special=True)
     chat = rendered_chat(api.chat(dict(body)), model)
     pieces: list[tuple[Kind, str, str]] = []
     at = _tools_at(chat)
     for index, glue in enumerate(chat.rendered.glue):
-        kind = Kind.TOOLS if index == at else Kind.TEMPLATE
-        pieces.append((kind, "$.tools" if index == at else "", glue))
+        if index == at:
+            pieces.append((Kind.TOOLS, "$.tools", glue))
+        elif index and _shows_calls(glue, chat.messages[index - 1]):
+            path = paths[index - 1]
+            if api is CHAT_API:
+                path = path.removesuffix("content") + "tool_calls"
+            pieces.append((Kind.ASSISTANT, path, glue))
+        else:
+            pieces.append((Kind.TEMPLATE, "", glue))
         if index < len(chat.messages):
-            path = f"$.{api.text}[{index}].content"
             role = _KINDS[chat.messages[index]["role"]]
-            pieces.append((role, path, chat.rendered.contents[index]))
+            pieces.append((role, paths[index], chat.rendered.contents[index]))
     return _read(name, pieces, model, chat.tools or (), documents, special=False)
 
 
@@ -50,6 +59,12 @@ def _tools_at(chat: Chat) -> int:
     first = chat.tools[0]
     name = str((first.get("function") or first).get("name"))
     return next((i for i, glue in enumerate(chat.rendered.glue) if name in glue), -1)
+
+
+def _shows_calls(glue: str, message: Message) -> bool:
+    """Whether what follows a message in the prompt is the calls that it made."""
+    calls = message.get("tool_calls") or ()
+    return any(str(call["function"].get("name")) in glue for call in calls)
 
 
 def _read(
