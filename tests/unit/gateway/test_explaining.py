@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scopekv.cli.lint import YOU
 from scopekv.core.explaining import Diagnosis, MissCause, diagnose
 from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.chat import CHAT_API
@@ -39,7 +40,7 @@ def text(model: SimulatedModel) -> ModelText:
 
 def compared(text: ModelText, earlier: Chat, later: Chat, path: str = CHAT) -> Diagnosis:
     api = APIS[path]
-    one, other = (read_prompt(api, api.check(body), text) for body in (earlier, later))
+    one, other = (read_prompt(api, api.check(body), text, YOU) for body in (earlier, later))
     return diagnose(one, other, BLOCK)
 
 
@@ -72,6 +73,16 @@ def test_twenty_five_causes_and_ten_clean_prompts_and_two_sets_that_nobody_tuned
     assert (len(BROKEN), len(CLEAN), len(MORE), len(UNSEEN)) == (25, 10, 20, 20)
 
 
+def test_only_blocks_under_the_same_scopes_count(text: ModelText) -> None:
+    one, other = chat(RULES, *TALK[:3]), chat(RULES, *TALK[:5])
+    both = compared(text, one, other)
+    apart = compared(text, one | {"user": "u1"}, other | {"user": "u2"})
+    same = compared(text, one | {"user": "u1"}, other | {"user": "u1"})
+    assert same.expected_tokens == both.expected_tokens
+    assert 0 < apart.expected_tokens < both.expected_tokens, "the organisation's, no end user's"
+    assert apart.common_tokens == both.common_tokens
+
+
 def test_a_place_is_named_as_the_request_wrote_it(text: ModelText) -> None:
     long, short = agent("Seoul", TALK[0], *TALK[1:4]), agent("Seoul", "[]", *TALK[1:4])
     (result,) = compared(text, long, short, "/v1/messages").causes
@@ -91,8 +102,8 @@ def test_a_date_that_the_template_writes_before_tools_and_questions(model: Simul
         return read_model_text(model.describe() | told)
 
     for tools in ({}, {"tools": [{"type": "function", "function": {"name": "f"}}]}):
-        one = read_prompt(CHAT_API, chat(RULES, "What is new?", **tools), dated(6))
-        other = read_prompt(CHAT_API, chat(RULES, "Anything else?", **tools), dated(7))
+        one = read_prompt(CHAT_API, chat(RULES, "What is new?", **tools), dated(6), YOU)
+        other = read_prompt(CHAT_API, chat(RULES, "Anything else?", **tools), dated(7), YOU)
         assert [cause.code for cause in diagnose(one, other, BLOCK).causes] == [
             MissCause.TEMPLATE_CHANGED
         ]

@@ -16,6 +16,7 @@ from scopekv.core.explaining.prompts import (
     ReadPrompt,
     cached_tokens,
     common_tokens,
+    read_tokens,
 )
 
 _NOT_CONTENT = {Kind.TEMPLATE, Kind.TOOLS}
@@ -51,7 +52,7 @@ def diagnose(
             causes.append(Cause(MissCause.COLD, Certainty.CONFIRMED, "", 0, total))
         return Diagnosis(total, 0, 0, tuple(causes))
     common = common_tokens(earlier, later)
-    expected = cached_tokens(common, total, block_size)
+    expected = read_tokens(earlier, later, block_size)
     if earlier.model != later.model:
         same = cached_tokens(_same_tokens(earlier, later), total, block_size)
         causes.append(Cause(MissCause.MODEL_CHANGED, Certainty.CONFIRMED, "$.model", 0, same))

@@ -16,6 +16,7 @@ from scopekv.core.explaining.prompts import (
     ReadPrompt,
     cached_tokens,
     common_tokens,
+    read_tokens,
 )
 
 
@@ -47,7 +48,7 @@ def divergence(earlier: ReadPrompt, later: ReadPrompt, block_size: int) -> Diver
         return None
     total = len(later.token_ids)
     whole = cached_tokens(len(earlier.token_ids), total, block_size)
-    return Divergence(member, whole - cached_tokens(common, total, block_size))
+    return Divergence(member, whole - read_tokens(earlier, later, block_size))
 
 
 def _member(earlier: ReadPrompt, later: ReadPrompt, common: int) -> Member | None:

@@ -11,7 +11,7 @@ from scopekv.errors import Misuse
 from scopekv.gateway.apis import Api
 from scopekv.gateway.explaining.pieces import read_prompt
 from scopekv.gateway.instances import Instance
-from scopekv.gateway.prompts import ModelText
+from scopekv.gateway.prompts import Caller, ModelText
 from scopekv.gateway.template import NotRenderable
 
 T = TypeVar("T")
@@ -30,11 +30,9 @@ async def aside(instance: Instance, compare: Callable[[ModelText], T]) -> T:
     return await asyncio.to_thread(run)
 
 
-def prompt_of(
-    api: Api, body: dict[str, Any], model: ModelText, documents: tuple[str, ...] = ()
-) -> ReadPrompt:
-    """A request's prompt in pieces. `documents`: texts of those that its caller may read."""
+def prompt_of(api: Api, body: dict[str, Any], model: ModelText, caller: Caller) -> ReadPrompt:
+    """The prompt of a caller's request in pieces."""
     try:
-        return read_prompt(api, api.check(body), model, documents)
+        return read_prompt(api, api.check(body), model, caller)
     except NotRenderable as error:
         raise Misuse(f"only the engine can render this prompt: {error}") from error

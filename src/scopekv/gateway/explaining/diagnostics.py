@@ -60,8 +60,8 @@ async def _compared(job: Job, instance: Instance, earlier: Recent | None) -> Ans
         return {"cache_miss_reason": _NOT_FOUND}
 
     def compare(model: ModelText) -> Divergence | None:
-        was = prompt_of(APIS[earlier.path], read_body(earlier.content), model)
-        now = prompt_of(job.api, job.body, model)
+        was = prompt_of(APIS[earlier.path], read_body(earlier.content), model, job.caller)
+        now = prompt_of(job.api, job.body, model, job.caller)
         return divergence(was, now, instance.block_size or 32)
 
     try:

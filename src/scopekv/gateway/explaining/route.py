@@ -15,7 +15,6 @@ import msgspec
 
 from scopekv.core.explaining import Diagnosis, Facts, diagnose
 from scopekv.core.fetching import PrefillCurve
-from scopekv.core.policy import may_read
 from scopekv.errors import Misuse, NotFound
 from scopekv.gateway.access import Access
 from scopekv.gateway.apis import APIS, Api
@@ -90,9 +89,8 @@ class Explainer:
         instance = self._router.reader(str(later.get("model")))
 
         def compare(model: ModelText) -> Diagnosis:
-            documents = _documents(caller)
-            one = prompt_of(api, earlier, model, documents)
-            other = prompt_of(api, later, model, documents)
+            one = prompt_of(api, earlier, model, caller)
+            other = prompt_of(api, later, model, caller)
             return diagnose(one, other, instance.block_size or 32)
 
         diagnosis = await aside(instance, compare)
@@ -110,12 +108,11 @@ class Explainer:
         instance = self._router.reader(str(body.get("model")))
 
         def compare(model: ModelText) -> tuple[Diagnosis, Recent | None]:
-            documents = _documents(caller)
-            later = prompt_of(api, body, model, documents)
+            later = prompt_of(api, body, model, caller)
             best: tuple[Diagnosis, Recent | None] | None = None
             for one in before[:COMPARED_MAX]:
                 try:
-                    earlier = prompt_of(APIS[one.path], read_body(one.content), model, documents)
+                    earlier = prompt_of(APIS[one.path], read_body(one.content), model, caller)
                 except Misuse:
                     continue
                 facts = self._facts(one, recent) if recent is not None else None
@@ -143,15 +140,6 @@ class Explainer:
             whole_prompt=later.whole_prompt,
             fetch_reason=later.fetch_reason,
         )
-
-
-def _documents(caller: Caller) -> tuple[str, ...]:
-    """Texts of the documents that the caller may read."""
-    return tuple(
-        one.text
-        for one in caller.documents.documents
-        if may_read(caller.principal, one.document)[0]
-    )
 
 
 def _prefill(instance: Instance) -> PrefillCurve | None:
