@@ -16,6 +16,7 @@ from scopekv.core.explaining.values import PATTERNS
 WORDS_MAX = 4_000  # of each text that are compared word by word
 SHOWN_CHARS = 80
 _CONTEXT_CHARS = 40
+_VALUE_CHARS = 160
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,8 +84,11 @@ def _volatile(earlier: str, later: str) -> MissCause | None:
 
 
 def _around(pattern: re.Pattern[str], text: str, place: int) -> str | None:
-    """The match that covers the place, or begins within a few characters after it."""
-    for match in pattern.finditer(text, max(0, place - _CONTEXT_CHARS)):
+    """The match that covers the place, or begins within a few characters after it.
+
+    Looked for near the place alone: over a whole text some patterns take quadratic time.
+    """
+    for match in pattern.finditer(text, max(0, place - _CONTEXT_CHARS), place + _VALUE_CHARS):
         if match.start() > place + 3:
             return None
         if match.end() >= place:

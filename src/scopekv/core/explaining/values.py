@@ -74,11 +74,12 @@ _PERSONAL = (
 _ABOUT_KOREAN = (
     "이름|성함|아이디|이메일|언어|지역|주소|등급|직책|부서|나이|연락처|전화번호|국가|위치"
 )
+_NAME = r"(?-i:[A-Z]\S*)"
 _VALUE = r"\s*[:=]\s*[^\n;|,.]{1,40}"
 _USERS = (
     rf"\b(?:{_PEOPLE})(?:'s)?[ _-]?(?:{_PERSONAL}|id|mail|role)?{_VALUE}",
     rf"\b(?:{_PEOPLE})(?:'s)?[ _-](?:{_PERSONAL}|id|mail|role)\s+is\s+\S+",
-    rf"(?<!if )(?<!when )\b(?:the|this|your|current) (?:{_PEOPLE}) is\s+\S+(?: \S+)?",
+    rf"\b(?:the|this|your|current) (?:{_PEOPLE}) is\s+{_NAME}(?: {_NAME})?",
     rf"\b(?:{_PERSONAL}){_VALUE}",
     r"[\w.+-]+@[\w-]+(?:\.\w+)+",
     (
