@@ -117,7 +117,7 @@ async def test_an_agent_loop_with_tools_reads_nine_tenths_from_the_cache(claude:
     system = [marked(text_of("agent rules", 100))]
     turns: list[Any] = [{"role": "user", "content": text_of("the task", 60)}]
     known, previous = 0, None
-    for turn in range(12):
+    for turn in range(20):
         request: Any = {
             "system": system,
             "tools": [TOOL],
