@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,8 +35,6 @@ from scopekv.gateway.waiting import WaitingRoom
 from scopekv.ports.tracing import Trace, Tracer
 
 HEAD_SECONDS_MAX = 600.0
-NOTED_MAX = 10_000
-LARGE_BYTES = 128 << 10
 TRIES_MAX = 16
 _JSON: Headers = [(b"content-type", b"application/json")]
 
@@ -47,6 +46,7 @@ class _Sending:
     body: bytes
     secrets: tuple[bytes, ...]
     epochs: tuple[int, ...]
+    own_epoch: int  # of the caller's private scope
 
 
 class _Sent(Enum):
@@ -186,8 +186,10 @@ class Relay:
             told = await self._passed(job, route, prompt, sending, reply, compared)
         if told is not None:
             tell_usage(job, told.usage)
-            self._recents.add(_recent(job, route, prompt, sending, told))
             self._recorder.note(job, route.instance, prompt, told)
+            with contextlib.suppress(Unavailable):
+                if await self._access.epoch(job.caller.private) == sending.own_epoch:
+                    self._recents.add(_recent(job, route, prompt, sending, told))
 
     async def _passed(
         self,
@@ -240,6 +242,7 @@ class Relay:
             waited = True
             if not await self._notes.note(prompt.segments, epochs):
                 return None
+        own_epoch = await self._access.epoch(job.caller.private)
         if not await self._access.stands(job.caller.versions, waited=waited):
             return None
         salt = self._issuer.salt(prompt.segments, epochs)
@@ -256,7 +259,7 @@ class Relay:
         clean = stripped(job.body, job.api)
         data = engine_body(clean, job.api, salt=salt, ticket=ticket, tokens=prompt.tokens)
         known = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
-        return _Sending(data, known, tuple(epochs))
+        return _Sending(data, known, tuple(epochs), own_epoch)
 
 
 def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Told) -> Recent:
@@ -267,6 +270,7 @@ def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Tol
         principal=job.caller.principal.uid,
         sender=f"{job.caller.principal.org}/{job.caller.principal.name}",
         owner=job.caller.private,
+        own_epoch=sending.own_epoch,
         path=job.api.path,
         content=job.content,
         at_seconds=time.monotonic(),
