@@ -16,17 +16,21 @@ from rich.table import Table
 from scopekv import __version__
 from scopekv.cli.options import data_dir_option, default_data_dir
 from scopekv.core.explaining import Certainty, Diagnosis, MissCause, ReadPrompt, diagnose
+from scopekv.core.policy import RoleRules
+from scopekv.core.scopes import Narrowing, Principal
 from scopekv.engines.model import ensure_model
 from scopekv.errors import Misuse, ScopeKVError
 from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.chat import CHAT_API, COMPLETIONS_API
 from scopekv.gateway.apis.responses import RESPONSES_API
+from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.explaining import read_prompt, shown
 from scopekv.gateway.model_text import read_model_text
-from scopekv.gateway.prompts import ModelText
+from scopekv.gateway.prompts import Caller, ModelText
 from scopekv.simulate.model import SimulatedModel
 
 WINDOW = 16
+YOU = Caller(Principal("you", "you", "you", "you"), Narrowing(), RoleRules(), DocumentIndex(()))
 _QUIET = frozenset({MissCause.COLD, MissCause.BELOW_MINIMUM})
 
 
@@ -89,7 +93,8 @@ def lint(
     scopekv lint --sarif --fail-on confirmed tests/prompts/*.jsonl > prompts.sarif
 
     "expected" is what an engine that has computed the requests before reads from its cache, exact
-    for this template, tokenizer and block size; blocks of answers come on top.
+    for this template, tokenizer and block size, one caller, an organisation's usual rules and no
+    published documents; blocks of answers come on top. "user" narrows as it does when it is sent.
     """
     console = Console(stderr=True)
     try:
@@ -126,7 +131,7 @@ def _linted(
     ):
         try:
             api = APIS[path]
-            later = read_prompt(api, api.check(body), text)
+            later = read_prompt(api, api.check(body), text, YOU)
         except Misuse as error:
             raise Misuse(f"{file}:{line}: {error}") from error
         best: tuple[int | None, Diagnosis] | None = None

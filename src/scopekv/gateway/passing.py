@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 from scopekv.core.backlogs import HEADER
 from scopekv.errors import Misuse, Unavailable
 from scopekv.gateway.apis import Api
+from scopekv.gateway.apis.api import Head
 from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.http.messages import Headers, Request, end_to_end
 from scopekv.gateway.http.reply import Reply
@@ -77,6 +78,7 @@ class Passing:
     request_id: str
     org: str
     came: float  # when the request was here whole, on the clock of `time.perf_counter`
+    compared: Callable[[], Awaitable[Any]] | None  # with an earlier request, if it asked for that
 
     async def whole(self, answer: UpstreamResponse, reply: Reply) -> Told:
         content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
@@ -87,13 +89,14 @@ class Passing:
             if self.detail:
                 content = with_detail(content, usage, Shares(self.prompt.segments), report)
         self.metrics.answered(self.api.path, 200)
-        reply.send(200, self._headers(answer), self.api.answer(self.body, content))
+        content = self.api.answer(self.body, content, await self._head())
+        reply.send(200, self._headers(answer), content)
         return Told(usage, report)
 
     async def stream(self, answer: UpstreamResponse, reply: Reply) -> Told:
         """Pass a stream on. Its head waits for the first event: until then all can still change."""
         shares = Shares(self.prompt.segments) if self.detail else None
-        tap = self.api.tap(self.body, shares)
+        tap = self.api.tap(self.body, shares, await self._head())
         # What has come goes on in one write: each wakes the client, and costs more than parsing.
         last, first_at = b"", time.perf_counter()
         async for chunk in answer.stream():
@@ -116,6 +119,11 @@ class Passing:
         if tap.usage is not None:
             self._count(tap.usage)
         return Told(tap.usage, None, first_at)
+
+    async def _head(self) -> Head:
+        """What the gateway itself writes into the answer."""
+        head = self.api.head(self.request_id)
+        return head if self.compared is None else {**head, "diagnostics": await self.compared()}
 
     def _count(self, usage: Usage) -> None:
         cached = hit_tokens(usage, self.prompt.segments)

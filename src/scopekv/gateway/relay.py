@@ -14,6 +14,8 @@ from scopekv.errors import Overloaded, Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, stripped
 from scopekv.gateway.errors_http import failure_of
+from scopekv.gateway.explaining.diagnostics import Told as Compared
+from scopekv.gateway.explaining.diagnostics import comparison
 from scopekv.gateway.explaining.recents import Recent, Recents
 from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.client import Busy, NotSent
@@ -34,8 +36,6 @@ from scopekv.gateway.waiting import WaitingRoom
 from scopekv.ports.tracing import Trace, Tracer
 
 HEAD_SECONDS_MAX = 600.0
-NOTED_MAX = 10_000
-LARGE_BYTES = 128 << 10
 TRIES_MAX = 16
 _JSON: Headers = [(b"content-type", b"application/json")]
 
@@ -183,6 +183,25 @@ class Relay:
     async def _forward(
         self, job: Job, route: Route, prompt: Prompt, sending: _Sending, reply: Reply
     ) -> None:
+        with comparison(job, route.instance, self._recents) as compared:
+            told = await self._passed(job, route, prompt, sending, reply, compared)
+        if told is not None:
+            tell_usage(job, told.usage)
+            self._recorder.note(job, route.instance, prompt, told)
+            with contextlib.suppress(Unavailable):
+                if await self._access.epoch(job.caller.private) == sending.own_epoch:
+                    self._recents.add(_recent(job, route, prompt, sending, told))
+
+    async def _passed(
+        self,
+        job: Job,
+        route: Route,
+        prompt: Prompt,
+        sending: _Sending,
+        reply: Reply,
+        compared: Compared | None,
+    ) -> Told | None:
+        """Send it, and pass on what comes; None where that is the engine's refusal."""
         instance = route.instance
         self._metrics.own_seconds.observe(time.perf_counter() - job.began)
         tell_route(job, route)
@@ -200,21 +219,16 @@ class Relay:
                     route.failed()
                 job.trace.failed(str(answer.status))
                 await pass_error(answer, sending.secrets, reply, self._metrics)
-                return
+                return None
             passing = Passing(
                 *(job.api, job.body, job.detail, prompt, route, self._metrics, job.request_id),
                 org=job.caller.principal.org,
                 came=job.began - job.waited_seconds,
+                compared=compared,
             )
             if job.body.get("stream"):
-                told = await passing.stream(answer, reply)
-            else:
-                told = await passing.whole(answer, reply)
-        tell_usage(job, told.usage)
-        self._recorder.note(job, instance, prompt, told)
-        with contextlib.suppress(Unavailable):
-            if await self._access.epoch(job.caller.private) == sending.own_epoch:
-                self._recents.add(_recent(job, route, prompt, sending, told))
+                return await passing.stream(answer, reply)
+            return await passing.whole(answer, reply)
 
     async def _sending(
         self, job: Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import pytest
 
+from scopekv.cli.lint import YOU
 from scopekv.core.explaining import Diagnosis, MissCause, diagnose
+from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.chat import CHAT_API
 from scopekv.gateway.explaining import read_prompt
 from scopekv.gateway.model_text import read_model_text
 from scopekv.gateway.prompts import ModelText
 from scopekv.simulate.model import SimulatedModel
-from tests.unit.gateway.broken_prompts import BROKEN, CLEAN, Chat
+from tests.unit.gateway.broken_prompts import BROKEN, CLEAN, RULES, TALK, Chat, chat
+from tests.unit.gateway.more_broken_prompts import BROKEN as MORE
+from tests.unit.gateway.more_broken_prompts import agent, called, messages
+from tests.unit.gateway.unseen_prompts import UNSEEN
 
 BLOCK = 32
+CHAT = CHAT_API.path
+ALL = [(row[0], row[1], CHAT, *row[2:]) for row in BROKEN] + MORE + UNSEEN
 
 
 TEMPLATE = (
     "{% if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
     "<|im_end|>\n{% endif %}{% for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{{ message.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    "{{ message.content }}{% for call in message.tool_calls or [] %}{{ call.function | tojson }}"
+    "{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
 )
 
 
@@ -30,18 +38,19 @@ def text(model: SimulatedModel) -> ModelText:
     )
 
 
-def compared(text: ModelText, earlier: Chat, later: Chat) -> Diagnosis:
-    one, other = (read_prompt(CHAT_API, body, text) for body in (earlier, later))
+def compared(text: ModelText, earlier: Chat, later: Chat, path: str = CHAT) -> Diagnosis:
+    api = APIS[path]
+    one, other = (read_prompt(api, api.check(body), text, YOU) for body in (earlier, later))
     return diagnose(one, other, BLOCK)
 
 
 @pytest.mark.parametrize(
-    ("cause", "earlier", "later"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN]
+    ("cause", "api", "earlier", "later"), [row[1:] for row in ALL], ids=[row[0] for row in ALL]
 )
 def test_the_true_cause_comes_first(
-    text: ModelText, cause: MissCause, earlier: Chat, later: Chat
+    text: ModelText, cause: MissCause, api: str, earlier: Chat, later: Chat
 ) -> None:
-    found = compared(text, earlier, later)
+    found = compared(text, earlier, later, api)
     assert found.causes, "nothing was found"
     first = found.causes[0]
     assert first.code is cause
@@ -60,5 +69,41 @@ def test_it_is_silent_where_nothing_is_wrong(text: ModelText, earlier: Chat, lat
     assert found.expected_tokens > 0
 
 
-def test_twenty_five_causes_and_ten_clean_prompts() -> None:
-    assert (len(BROKEN), len(CLEAN)) == (25, 10)
+def test_twenty_five_causes_and_ten_clean_prompts_and_two_sets_that_nobody_tuned_to() -> None:
+    assert (len(BROKEN), len(CLEAN), len(MORE), len(UNSEEN)) == (25, 10, 20, 20)
+
+
+def test_only_blocks_under_the_same_scopes_count(text: ModelText) -> None:
+    one, other = chat(RULES, *TALK[:3]), chat(RULES, *TALK[:5])
+    both = compared(text, one, other)
+    apart = compared(text, one | {"user": "u1"}, other | {"user": "u2"})
+    same = compared(text, one | {"user": "u1"}, other | {"user": "u1"})
+    assert same.expected_tokens == both.expected_tokens
+    assert 0 < apart.expected_tokens < both.expected_tokens, "the organisation's, no end user's"
+    assert apart.common_tokens == both.common_tokens
+
+
+def test_a_place_is_named_as_the_request_wrote_it(text: ModelText) -> None:
+    long, short = agent("Seoul", TALK[0], *TALK[1:4]), agent("Seoul", "[]", *TALK[1:4])
+    (result,) = compared(text, long, short, "/v1/messages").causes
+    assert result.path == "$.messages[2].content[0].content"
+    one, other = called('{"a": "one of two", "b": 2}'), called('{"b": 2, "a": "one of two"}')
+    (arguments,) = compared(text, one, other).causes
+    assert arguments.path == "$.messages[2].tool_calls"
+    rules = messages("Today is Monday. " + RULES, "hi"), messages("Today is Friday. " + RULES, "hi")
+    (system,) = compared(text, *rules, "/v1/messages").causes
+    assert system.path == "$.system"
+
+
+def test_a_date_that_the_template_writes_before_tools_and_questions(model: SimulatedModel) -> None:
+    def dated(day: int) -> ModelText:
+        template = f"Today is the {day}th of May. {TEMPLATE}"
+        told = {"chat_template": template, "tool_template": template}
+        return read_model_text(model.describe() | told)
+
+    for tools in ({}, {"tools": [{"type": "function", "function": {"name": "f"}}]}):
+        one = read_prompt(CHAT_API, chat(RULES, "What is new?", **tools), dated(6), YOU)
+        other = read_prompt(CHAT_API, chat(RULES, "Anything else?", **tools), dated(7), YOU)
+        assert [cause.code for cause in diagnose(one, other, BLOCK).causes] == [
+            MissCause.TEMPLATE_CHANGED
+        ]

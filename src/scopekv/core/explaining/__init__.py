@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scopekv.core.explaining.causes import Cause, Certainty, MissCause
 from scopekv.core.explaining.diagnosis import Diagnosis, diagnose
+from scopekv.core.explaining.divergence import Divergence, Member, divergence
 from scopekv.core.explaining.facts import Facts
 from scopekv.core.explaining.prompts import Kind, Piece, ReadPrompt, cached_tokens
 
@@ -11,11 +12,14 @@ __all__ = [
     "Cause",
     "Certainty",
     "Diagnosis",
+    "Divergence",
     "Facts",
     "Kind",
+    "Member",
     "MissCause",
     "Piece",
     "ReadPrompt",
     "cached_tokens",
     "diagnose",
+    "divergence",
 ]

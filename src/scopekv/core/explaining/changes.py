@@ -11,45 +11,12 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from scopekv.core.explaining.causes import MissCause
+from scopekv.core.explaining.values import PATTERNS
 
 WORDS_MAX = 4_000  # of each text that are compared word by word
 SHOWN_CHARS = 80
 _CONTEXT_CHARS = 40
-
-_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
-_TIME = re.compile(
-    r"\b\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\b\d{1,2}[-/.]\d{1,2}[-/.]\d{4}|\b\d{1,2}:\d{2}\b"
-    rf"|\b(?:{_MONTHS})[a-z]*\.?\s+\d{{1,2}}|\b\d{{1,2}}\.?\s+(?:{_MONTHS})[a-z]*\b"
-    r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b1[6-9]\d{8}(?:\d{3})?\b"
-    r"|\d{4}년\s*\d{1,2}월",
-    re.IGNORECASE,
-)
-_IDENTIFIER = re.compile(
-    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{16,}\b"
-    r"|\b(?:session|request|trace|conversation|thread|correlation|run|job|ticket)"
-    r"[ _-]?(?:id|no|number|#)?\s*[:=#]\s*\S+"
-    r"|\b(?:sess|req|conv|thread|run|trace|msg)[_-][A-Za-z0-9]{4,}\b",
-    re.IGNORECASE,
-)
-_NONCE = re.compile(
-    r"x-[a-z-]+-header\b[^\n]{0,80}"
-    r"|\b(?:nonce|cch|salt|random[ _-]?seed|cache[ _-]?bust\w*)\s*[:=]\s*\S+"
-    r"|\b(?:attempt|turn|iteration)\s*[:=#]?\s*\d+|\bstep\s+\d+\s+of\b",
-    re.IGNORECASE,
-)
-_USER = re.compile(
-    r"\b(?:user|customer|account|employee|member|client|patient|student)(?:'s)?"
-    r"[ _-]?(?:name|id|email|mail|role|plan|locale|language|city)?\s*(?::|=|\bis\b)\s*\S+"
-    r"|\b(?:name|e-?mail|locale|time ?zone|location|plan)\s*[:=]\s*\S+"
-    r"|[\w.+-]+@[\w-]+\.\w+|\byou are (?:helping|talking to|assisting)\s+\S+",
-    re.IGNORECASE,
-)
-_PATTERNS = (
-    (MissCause.AGENT_NONCE, _NONCE),
-    (MissCause.TIME, _TIME),
-    (MissCause.IDENTIFIER, _IDENTIFIER),
-    (MissCause.USER_FIELD, _USER),
-)
+_VALUE_CHARS = 160
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,8 +42,10 @@ def change_of(earlier: str, later: str) -> Change:
 
 def tools_change(
     earlier: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]
-) -> MissCause:
-    """What changed between two lists of tools that render differently."""
+) -> MissCause | None:
+    """What changed between two lists of tools; None: nothing, to the order of their keys."""
+    if json.dumps(list(map(dict, earlier))) == json.dumps(list(map(dict, later))):
+        return None
     one, other = [_canonical(tool) for tool in earlier], [_canonical(tool) for tool in later]
     if one == other:
         return MissCause.TOOL_SCHEMA_ORDER
@@ -89,17 +58,25 @@ def _canonical(tool: Mapping[str, Any]) -> str:
 
 def _form(earlier: str, later: str) -> MissCause | None:
     """The same text in another form."""
-    if unicodedata.normalize("NFKC", earlier) == unicodedata.normalize("NFKC", later):
+    if _folded(earlier) == _folded(later):
         return MissCause.UNICODE_FORM
     if earlier.split() == later.split():
         return MissCause.WHITE_SPACE
     return None
 
 
+def _folded(text: str) -> str:
+    """In one form, and without what does not show: joiners, direction marks, a byte order mark."""
+    if text.isascii():
+        return text
+    plain = "".join(c for c in text if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFKC", plain)
+
+
 def _volatile(earlier: str, later: str) -> MissCause | None:
     """The kind of value that changes: found in both texts, at the place, and different."""
     start = _common(earlier, later)
-    for code, pattern in _PATTERNS:
+    for code, pattern in PATTERNS:
         found, now = _around(pattern, earlier, start), _around(pattern, later, start)
         if found is not None and now is not None and found != now:
             return code
@@ -107,8 +84,11 @@ def _volatile(earlier: str, later: str) -> MissCause | None:
 
 
 def _around(pattern: re.Pattern[str], text: str, place: int) -> str | None:
-    """The match that covers the place, or begins within a few characters after it."""
-    for match in pattern.finditer(text, max(0, place - _CONTEXT_CHARS)):
+    """The match that covers the place, or begins within a few characters after it.
+
+    Looked for near the place alone: over a whole text some patterns take quadratic time.
+    """
+    for match in pattern.finditer(text, max(0, place - _CONTEXT_CHARS), place + _VALUE_CHARS):
         if match.start() > place + 3:
             return None
         if match.end() >= place:

@@ -16,8 +16,10 @@ from scopekv.core.explaining.prompts import (
     ReadPrompt,
     cached_tokens,
     common_tokens,
+    read_tokens,
 )
 
+_NOT_CONTENT = {Kind.TEMPLATE, Kind.TOOLS}
 _BY_KIND = {
     Kind.SYSTEM: MissCause.SYSTEM_CHANGED,
     Kind.USER: MissCause.HISTORY_EDITED,
@@ -50,9 +52,9 @@ def diagnose(
             causes.append(Cause(MissCause.COLD, Certainty.CONFIRMED, "", 0, total))
         return Diagnosis(total, 0, 0, tuple(causes))
     common = common_tokens(earlier, later)
-    expected = cached_tokens(common, total, block_size)
+    expected = read_tokens(earlier, later, block_size)
     if earlier.model != later.model:
-        same = cached_tokens(_common_of_texts(earlier, later), total, block_size)
+        same = cached_tokens(_same_tokens(earlier, later), total, block_size)
         causes.append(Cause(MissCause.MODEL_CHANGED, Certainty.CONFIRMED, "$.model", 0, same))
     elif not causes and common < min(len(earlier.token_ids), total):
         found = _text_cause(earlier, later, common)
@@ -70,21 +72,16 @@ def diagnose(
 
 def _text_cause(earlier: ReadPrompt, later: ReadPrompt, common: int) -> Cause | None:
     """The cause of the first difference between two prompts of one model."""
-    here = later.pieces[later.index_at(common)]
-    if list(map(dict, earlier.tools)) != list(map(dict, later.tools)) or (
-        _in_tools(earlier, later, common)
-    ):
-        code = tools_change(earlier.tools, later.tools)
+    code = tools_change(earlier.tools, later.tools)
+    if code is not None:
         lost = _same_tokens(earlier, later) - common
         if lost > 0:
             before, after = _tools_shown(earlier), _tools_shown(later)
             return Cause(code, Certainty.CONFIRMED, "$.tools", common, lost, before, after)
-    return _content_cause(earlier, later, common, here)
+    return _content_cause(earlier, later, common)
 
 
-def _content_cause(
-    earlier: ReadPrompt, later: ReadPrompt, common: int, here: Piece
-) -> Cause | None:
+def _content_cause(earlier: ReadPrompt, later: ReadPrompt, common: int) -> Cause | None:
     one, other = earlier.contents, later.contents
     place = next(
         (
@@ -94,18 +91,29 @@ def _content_cause(
         ),
         min(len(one), len(other)),
     )
+    around = _template_cause(earlier, later, place, common)
+    if around is not None:
+        return around
     moved = _history_cause(earlier, later, place, common)
     if moved is not None:
         return moved
     if place < min(len(one), len(other)) and one[place].kind == other[place].kind:
         return _changed(earlier, later, place, common)
-    if here.kind is Kind.TEMPLATE and place >= min(len(one), len(other)):
-        theirs = earlier.pieces[earlier.index_at(common)]
-        lost = len(later.token_ids) - common - len(here.text.split())
-        if theirs.kind is Kind.TEMPLATE and theirs.text != here.text and lost > 0:
-            change = change_of(theirs.text, here.text)
-            return _cause(MissCause.TEMPLATE_CHANGED, here, common, lost, change)
     return None
+
+
+def _template_cause(
+    earlier: ReadPrompt, later: ReadPrompt, place: int, common: int
+) -> Cause | None:
+    """The prompts part in what the template wrote before a message that both have."""
+    at, was_at = later.index_at(common), earlier.index_at(common)
+    here, theirs = later.pieces[at], earlier.pieces[was_at]
+    if {here.kind, theirs.kind} - _NOT_CONTENT or here.text == theirs.text:
+        return None
+    if sum(piece.kind not in _NOT_CONTENT for piece in later.pieces[:at]) >= place:
+        return None
+    lost = _same_tokens(earlier, later) - common
+    return _cause(MissCause.TEMPLATE_CHANGED, here, common, lost, change_of(theirs.text, here.text))
 
 
 def _changed(earlier: ReadPrompt, later: ReadPrompt, place: int, common: int) -> Cause | None:
@@ -180,15 +188,6 @@ def _same_tokens(earlier: ReadPrompt, later: ReadPrompt) -> int:
             break
         end = now.end
     return end
-
-
-def _common_of_texts(earlier: ReadPrompt, later: ReadPrompt) -> int:
-    return _same_tokens(earlier, later)
-
-
-def _in_tools(earlier: ReadPrompt, later: ReadPrompt, common: int) -> bool:
-    kinds = {p.pieces[p.index_at(common)].kind for p in (earlier, later)}
-    return kinds == {Kind.TOOLS}
 
 
 def _whole_contents(later: ReadPrompt, common: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -36,7 +36,8 @@ class ReadPrompt:
     """One request's prompt.
 
     `pieces` cover it in order. `tools`: as sent. `documents`: texts of published documents in it
-    that its caller may read.
+    that its caller may read. `segments`: end token (None: open) and scope of each, in order; none
+    where all of it is under one scope.
     """
 
     model: str
@@ -44,6 +45,7 @@ class ReadPrompt:
     token_ids: Sequence[int]
     tools: Sequence[Mapping[str, Any]] = ()
     documents: tuple[str, ...] = ()
+    segments: tuple[tuple[int | None, Hashable], ...] = ()
 
     def __post_init__(self) -> None:
         ends = [piece.end for piece in self.pieces]
@@ -62,6 +64,15 @@ class ReadPrompt:
                 return index
         return len(self.pieces) - 1
 
+    def scopes_in(self, start: int, end: int) -> list[Hashable]:
+        """Scopes whose segments overlap the tokens [start, end), in order."""
+        found, begin = [], 0
+        for until, scope in self.segments:
+            if begin < end and (until is None or until > start):
+                found.append(scope)
+            begin = end if until is None else until
+        return found
+
     def tokens_of(self, index: int) -> int:
         return self.pieces[index].end - (self.pieces[index - 1].end if index else 0)
 
@@ -79,6 +90,17 @@ def common_tokens(earlier: ReadPrompt, later: ReadPrompt) -> int:
         else:
             high = middle - 1
     return low
+
+
+def read_tokens(earlier: ReadPrompt, later: ReadPrompt, block_size: int) -> int:
+    """What an engine that has the earlier prompt reads for the later one, exact: leading blocks of
+    the same tokens under the same scopes."""
+    end = cached_tokens(common_tokens(earlier, later), len(later.token_ids), block_size)
+    for start in range(0, end, block_size):
+        scopes = (one.scopes_in(start, start + block_size) for one in (earlier, later))
+        if next(scopes) != next(scopes):
+            return start
+    return end
 
 
 def cached_tokens(common: int, prompt_tokens: int, block_size: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from scopekv.errors import Misuse
-from scopekv.gateway.apis.api import Api, Body, unchanged
+from scopekv.gateway.apis.api import Api, Body, Head, unchanged
 from scopekv.gateway.tokens import Tokens
 from scopekv.gateway.usage import Shares, StreamTap, Tap
 
@@ -47,7 +47,7 @@ def _counting(body: Body) -> Body:
     return body | {"stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
 
 
-def _tap(body: Body, shares: Shares | None) -> Tap:
+def _tap(body: Body, shares: Shares | None, _head: Head) -> Tap:
     options = body.get("stream_options") or {}
     return StreamTap(asked=options.get("include_usage") is True, shares=shares)
 
@@ -57,6 +57,7 @@ CHAT_API = Api(
     text="messages",
     check=_chat_checked,
     chat=lambda body: body,
+    paths=lambda body: [f"$.messages[{i}].content" for i in range(len(body["messages"]))],
     engine=_counting,
     with_ids=_chat_with_ids,
     answer=unchanged,
@@ -67,6 +68,7 @@ COMPLETIONS_API = Api(
     text="prompt",
     check=_completion_checked,
     chat=None,
+    paths=lambda _body: ["$.prompt"],
     engine=_counting,
     with_ids=_completion_with_ids,
     answer=unchanged,

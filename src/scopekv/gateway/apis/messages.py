@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from scopekv.errors import Misuse
-from scopekv.gateway.apis.api import Api, Body
+from scopekv.gateway.apis.api import Api, Body, Head
 from scopekv.gateway.http.messages import Failure
 from scopekv.gateway.template import NotRenderable
 from scopekv.gateway.tokens import Tokens
@@ -23,6 +25,9 @@ MESSAGES = "/v1/messages"
 COUNT_TOKENS = f"{MESSAGES}/count_tokens"
 BREAKPOINTS_MAX = 4
 TTLS = ("5m", "1h")
+_PREVIOUS = "previous_message_id"
+_START = b"event: message_start\ndata: "
+_ID, _REQUEST_ID = "msg_", "req_"
 # What changes the rendered prompt in ways that only the engine knows.
 _ENGINE_RENDERS = ("chat_template_kwargs", "thinking", "output_config")
 _BLOCK_FIELDS = {
@@ -41,6 +46,19 @@ def checked(body: Body) -> Body:
         raise Misuse("max_tokens must be a whole number; 0 only reads the prompt into the cache")
     if most == 0 and body.get("stream"):
         raise Misuse("max_tokens 0 has no answer to stream: leave out stream")
+    asked = body.get("diagnostics") or {}
+    if not isinstance(asked, dict) or not isinstance(asked.get(_PREVIOUS), str | None):
+        raise Misuse(f"diagnostics must be an object with {_PREVIOUS}, a message's id or null")
+    _check_breakpoints(body)
+    metadata = body.get("metadata")
+    named = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(named, str | None):
+        raise Misuse("metadata.user_id must be a string")
+    rest = {key: value for key, value in body.items() if key != "metadata"}
+    return {**rest, "user": named} if named and not body.get("user") else rest
+
+
+def _check_breakpoints(body: Body) -> None:
     count = 0
     for block in _blocks(body):
         control = block.get("cache_control")
@@ -53,12 +71,6 @@ def checked(body: Body) -> Body:
             raise Misuse("cache_control.ttl must be 5m or 1h")
     if count > BREAKPOINTS_MAX:
         raise Misuse(f"{count} blocks have cache_control; a request takes {BREAKPOINTS_MAX}")
-    metadata = body.get("metadata")
-    named = metadata.get("user_id") if isinstance(metadata, dict) else None
-    if not isinstance(named, str | None):
-        raise Misuse("metadata.user_id must be a string")
-    rest = {key: value for key, value in body.items() if key != "metadata"}
-    return {**rest, "user": named} if named and not body.get("user") else rest
 
 
 def _blocks(body: Body) -> Iterator[Mapping[str, Any]]:
@@ -75,13 +87,7 @@ def as_chat(body: Body) -> Mapping[str, Any]:
     """The request as a chat. Raises `NotRenderable` for what only the engine can render."""
     if any(body.get(name) for name in _ENGINE_RENDERS):
         raise NotRenderable("a field that changes what the template renders")
-    messages: list[dict[str, Any]] = []
-    system = _texts(body.get("system"), "system")
-    if system:
-        messages.append({"role": "system", "content": _parts(system)})
-    for message in body["messages"]:
-        messages += _message(message)
-    chat: dict[str, Any] = {"messages": messages}
+    chat: dict[str, Any] = {"messages": [message for _, message in _placed(body)]}
     if body.get("tools"):
         chat["tools"] = [_tool(tool) for tool in _list(body["tools"], "tools")]
         choice = body.get("tool_choice")
@@ -90,17 +96,27 @@ def as_chat(body: Body) -> Mapping[str, Any]:
     return chat
 
 
-def _message(message: Any) -> list[dict[str, Any]]:
+def _placed(body: Body) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The messages of the chat, each with its JSON path in the request."""
+    system = _texts(body.get("system"), "system")
+    if system:
+        yield "$.system", {"role": "system", "content": _parts(system)}
+    for index, message in enumerate(body["messages"]):
+        for place, made in _message(message):
+            yield f"$.messages[{index}].content{place}", made
+
+
+def _message(message: Any) -> list[tuple[str, dict[str, Any]]]:
     """One message as one or more of a chat: each tool result is a message of its own there."""
     if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
         raise NotRenderable("a message of a role of its own kind")
     role, content = message["role"], message.get("content")
     if isinstance(content, str):
-        return [{"role": role, "content": content}]
-    made: list[dict[str, Any]] = []
+        return [("", {"role": role, "content": content})]
+    made: list[tuple[str, dict[str, Any]]] = []
     texts: list[str] = []
     calls: list[dict[str, Any]] = []
-    for block in _list(content, "content"):
+    for index, block in enumerate(_list(content, "content")):
         kind = block.get("type") if isinstance(block, dict) else None
         if kind not in _BLOCK_FIELDS or not block.keys() <= _BLOCK_FIELDS[kind]:
             raise NotRenderable("a block that is not text, a tool's use or its result")
@@ -111,12 +127,13 @@ def _message(message: Any) -> list[dict[str, Any]]:
         elif kind == "tool_result" and role == "user":
             result = "\n".join(_texts(block.get("content"), "content"))
             name = str(block.get("tool_use_id") or "")
-            made.append({"role": "tool", "tool_call_id": name, "content": result})
+            told = {"role": "tool", "tool_call_id": name, "content": result}
+            made.append((f"[{index}].content", told))
         else:
             raise NotRenderable("a tool's use or result on the other side")
     if texts or calls:
         own: dict[str, Any] = {"role": role, "content": _parts(texts)}
-        made.append(own | ({"tool_calls": calls} if calls else {}))
+        made.append(("", own | ({"tool_calls": calls} if calls else {})))
     return made
 
 
@@ -174,21 +191,49 @@ def _with_ids(body: Body, _tokens: Tokens) -> Body:
 
 
 def _for_engine(body: Body) -> Body:
-    """An engine makes at least one token."""
-    return body if body.get("max_tokens") else {**body, "max_tokens": 1}
+    """An engine makes at least one token, and compares nothing."""
+    rest = {key: value for key, value in body.items() if key != "diagnostics"}
+    return rest if rest.get("max_tokens") else {**rest, "max_tokens": 1}
 
 
-def _answer(body: Body, content: bytes) -> bytes:
+def _head(request_id: str) -> Head:
+    """An answer is named after its request, so that a later one can name it."""
+    return {"id": _ID + request_id.removeprefix(_REQUEST_ID)}
+
+
+def _compared_with(body: Body) -> str | None:
+    name = (body.get("diagnostics") or {}).get(_PREVIOUS)
+    return None if name is None else _REQUEST_ID + name.removeprefix(_ID)
+
+
+def _answer(body: Body, content: bytes, head: Head) -> bytes:
     """Of a request that only read its prompt into the cache, an answer without words."""
-    if body.get("max_tokens", 1):
-        return content
-    answer = json.loads(content)
-    answer["usage"]["output_tokens"] = 0
-    return json.dumps(answer | {"content": [], "stop_reason": "max_tokens"}).encode()
+    answer = {**msgspec.json.decode(content), **head}
+    if not body.get("max_tokens", 1):
+        answer["usage"]["output_tokens"] = 0
+        answer |= {"content": [], "stop_reason": "max_tokens"}
+    return msgspec.json.encode(answer)
 
 
-def _tap(_body: Body, shares: Shares | None) -> Tap:
-    return EventTap(shares)
+class _MessagesTap(EventTap):
+    """Writes the gateway's own members into the event that holds the message's beginning."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, shares: Shares | None, head: Head) -> None:
+        super().__init__(shares)
+        self._head = head
+
+    def _event(self, event: bytes) -> bytes:
+        if not event.startswith(_START):
+            return super()._event(event)
+        start = msgspec.json.decode(event[len(_START) :])
+        start["message"] |= self._head
+        return b"%b%b\n\n" % (_START, msgspec.json.encode(start))
+
+
+def _tap(_body: Body, shares: Shares | None, head: Head) -> Tap:
+    return _MessagesTap(shares, head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +260,11 @@ MESSAGES_API = Api(
     text="messages",
     check=checked,
     chat=as_chat,
+    paths=lambda body: [path for path, _ in _placed(body)],
     engine=_for_engine,
     with_ids=_with_ids,
     answer=_answer,
     tap=_tap,
+    head=_head,
+    compared_with=_compared_with,
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scopekv.errors import Misuse
-from scopekv.gateway.apis.api import Api, Body, unchanged
+from scopekv.gateway.apis.api import Api, Body, Head, unchanged
 from scopekv.gateway.template import NotRenderable
 from scopekv.gateway.tokens import Tokens
 from scopekv.gateway.usage import EventTap, Shares, Tap
@@ -60,6 +60,13 @@ def as_chat(body: Body) -> Mapping[str, Any]:
     return {"messages": [*messages, *(_message(item) for item in given)]}
 
 
+def _paths(body: Body) -> list[str]:
+    head = ["$.instructions"] if body.get("instructions") else []
+    if isinstance(body["input"], str):
+        return [*head, "$.input"]
+    return [*head, *(f"$.input[{index}].content" for index in range(len(body["input"])))]
+
+
 def _message(item: Any) -> dict[str, Any]:
     if not isinstance(item, dict) or not item.keys() <= _ITEM_FIELDS:
         raise NotRenderable("an item that is not a message")
@@ -85,7 +92,7 @@ def _with_ids(body: Body, _tokens: Tokens) -> Body:
     return less | {"input": [{"role": "user", "content": ""}]}
 
 
-def _tap(_body: Body, shares: Shares | None) -> Tap:
+def _tap(_body: Body, shares: Shares | None, _head: Head) -> Tap:
     return EventTap(shares)
 
 
@@ -94,6 +101,7 @@ RESPONSES_API = Api(
     text="input",
     check=checked,
     chat=as_chat,
+    paths=_paths,
     engine=_for_engine,
     with_ids=_with_ids,
     answer=unchanged,

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scopekv.core.explaining import Kind, Piece, ReadPrompt
+from scopekv.core.policy import may_read
+from scopekv.core.scopes import Narrowing
+from scopekv.core.segments import Segment
 from scopekv.gateway.apis import Api
-from scopekv.gateway.prompts import Chat, ModelText, rendered_chat
+from scopekv.gateway.apis.chat import CHAT_API
+from scopekv.gateway.prompts import (
+    Caller,
+    Chat,
+    ModelText,
+    chat_prompt,
+    completion_prompt,
+    private_prompt,
+    rendered_chat,
+)
+from scopekv.gateway.template import Message
 from scopekv.gateway.tokens import Stretch
 
 _KINDS = {
@@ -19,28 +33,49 @@ _KINDS = {
 }
 
 
-def read_prompt(
-    api: Api, body: Mapping[str, Any], model: ModelText, documents: Sequence[str] = ()
-) -> ReadPrompt:
-    """Read one request. `documents`: texts of documents that its caller may read.
+def read_prompt(api: Api, body: Mapping[str, Any], model: ModelText, caller: Caller) -> ReadPrompt:
+    """Read one request of this caller; its `user` narrows as it does when it is sent.
 
     Raises `NotRenderable` where only the engine can render it, `Misuse` where nobody can.
     """
     name = str(body["model"])
+    paths = api.paths(dict(body))
+    caller = _narrowed(caller, body)
     if api.chat is None:
-        text = body["prompt"] if isinstance(body["prompt"], str) else json.dumps(body["prompt"])
-        return _read(name, [(Kind.USER, "$.prompt", text)], model, (), documents, special=True)
-    chat = rendered_chat(api.chat(dict(body)), model)
-    pieces: list[tuple[Kind, str, str]] = []
+        given = body["prompt"]
+        prompt = (
+            completion_prompt(given, caller, model)
+            if isinstance(given, str)
+            else private_prompt(caller)
+        )
+        text = given if isinstance(given, str) else json.dumps(given)
+        pieces = [(Kind.USER, paths[0], text)]
+        return _read(name, pieces, model, (), caller, prompt.segments, special=True)
+    asked = api.chat(dict(body))
+    chat = rendered_chat(asked, model)
+    pieces = []
     at = _tools_at(chat)
     for index, glue in enumerate(chat.rendered.glue):
-        kind = Kind.TOOLS if index == at else Kind.TEMPLATE
-        pieces.append((kind, "$.tools" if index == at else "", glue))
+        if index == at:
+            pieces.append((Kind.TOOLS, "$.tools", glue))
+        elif index and _shows_calls(glue, chat.messages[index - 1]):
+            path = paths[index - 1]
+            if api is CHAT_API:
+                path = path.removesuffix("content") + "tool_calls"
+            pieces.append((Kind.ASSISTANT, path, glue))
+        else:
+            pieces.append((Kind.TEMPLATE, "", glue))
         if index < len(chat.messages):
-            path = f"$.{api.text}[{index}].content"
             role = _KINDS[chat.messages[index]["role"]]
-            pieces.append((role, path, chat.rendered.contents[index]))
-    return _read(name, pieces, model, chat.tools or (), documents, special=False)
+            pieces.append((role, paths[index], chat.rendered.contents[index]))
+    segments = chat_prompt(asked, caller, model).segments
+    return _read(name, pieces, model, chat.tools or (), caller, segments, special=False)
+
+
+def _narrowed(caller: Caller, body: Mapping[str, Any]) -> Caller:
+    asked = caller.narrowing
+    end_user = asked.end_user or str(body.get("user") or "")
+    return replace(caller, narrowing=Narrowing(end_user=end_user, session=asked.session))
 
 
 def _tools_at(chat: Chat) -> int:
@@ -52,12 +87,19 @@ def _tools_at(chat: Chat) -> int:
     return next((i for i, glue in enumerate(chat.rendered.glue) if name in glue), -1)
 
 
+def _shows_calls(glue: str, message: Message) -> bool:
+    """Whether what follows a message in the prompt is the calls that it made."""
+    calls = message.get("tool_calls") or ()
+    return any(str(call["function"].get("name")) in glue for call in calls)
+
+
 def _read(
     name: str,
     pieces: Sequence[tuple[Kind, str, str]],
     model: ModelText,
     tools: Sequence[Mapping[str, Any]],
-    documents: Sequence[str],
+    caller: Caller,
+    segments: Sequence[Segment],
     *,
     special: bool,
 ) -> ReadPrompt:
@@ -72,5 +114,15 @@ def _read(
         Piece(kind, path, content, count)
         for (kind, path, content), count in zip(pieces, counts, strict=True)
     ]
-    here = tuple(document for document in documents if document in text)
-    return ReadPrompt(name, tuple(read), tokens.ids(), tuple(tools), here)
+    bounds = tuple((segment.end, segment.scope) for segment in segments)
+    here = _documents(caller, text)
+    return ReadPrompt(name, tuple(read), tokens.ids(), tuple(tools), here, bounds)
+
+
+def _documents(caller: Caller, text: str) -> tuple[str, ...]:
+    """Texts of the documents in it that the caller may read."""
+    return tuple(
+        one.text
+        for one in caller.documents.documents
+        if one.text in text and may_read(caller.principal, one.document)[0]
+    )

@@ -9,32 +9,27 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from scopekv.core.explaining import Diagnosis, Facts, ReadPrompt, diagnose
+from scopekv.core.explaining import Diagnosis, Facts, diagnose
 from scopekv.core.fetching import PrefillCurve
-from scopekv.core.policy import may_read
 from scopekv.errors import Misuse, NotFound
 from scopekv.gateway.access import Access
 from scopekv.gateway.apis import APIS, Api
 from scopekv.gateway.apis.chat import CHAT_API
 from scopekv.gateway.bodies import read_body
 from scopekv.gateway.explaining.answer import shown
-from scopekv.gateway.explaining.pieces import read_prompt
+from scopekv.gateway.explaining.comparing import aside, prompt_of
 from scopekv.gateway.explaining.recents import Recent, Recents
 from scopekv.gateway.http.messages import Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Instance
 from scopekv.gateway.prompts import Caller, ModelText
 from scopekv.gateway.routing import Router
-from scopekv.gateway.template import NotRenderable
 from scopekv.store.scope_keys import Retention
 
-T = TypeVar("T")
 EXPLAIN = "/v1/scopekv/explain"
 COMPARED_MAX = 8
 _JSON = [(b"content-type", b"application/json")]
@@ -94,12 +89,11 @@ class Explainer:
         instance = self._router.reader(str(later.get("model")))
 
         def compare(model: ModelText) -> Diagnosis:
-            documents = _documents(caller)
-            one = _prompt(api, earlier, model, documents)
-            other = _prompt(api, later, model, documents)
+            one = prompt_of(api, earlier, model, caller)
+            other = prompt_of(api, later, model, caller)
             return diagnose(one, other, instance.block_size or 32)
 
-        diagnosis = await _aside(instance, compare)
+        diagnosis = await aside(instance, compare)
         return shown(diagnosis, cached=None, prefill=_prefill(instance))
 
     async def _best(
@@ -114,12 +108,11 @@ class Explainer:
         instance = self._router.reader(str(body.get("model")))
 
         def compare(model: ModelText) -> tuple[Diagnosis, Recent | None]:
-            documents = _documents(caller)
-            later = _prompt(api, body, model, documents)
+            later = prompt_of(api, body, model, caller)
             best: tuple[Diagnosis, Recent | None] | None = None
             for one in before[:COMPARED_MAX]:
                 try:
-                    earlier = _prompt(APIS[one.path], read_body(one.content), model, documents)
+                    earlier = prompt_of(APIS[one.path], read_body(one.content), model, caller)
                 except Misuse:
                     continue
                 facts = self._facts(one, recent) if recent is not None else None
@@ -128,7 +121,7 @@ class Explainer:
                     best = (found, one)
             return best or (diagnose(None, later, instance.block_size or 32), None)
 
-        diagnosis, with_which = await _aside(instance, compare)
+        diagnosis, with_which = await aside(instance, compare)
         cached = recent.cached if recent is not None else None
         answer = shown(diagnosis, cached=cached, prefill=_prefill(instance))
         return answer | {"compared_with": with_which.request_id if with_which else None}
@@ -147,37 +140,6 @@ class Explainer:
             whole_prompt=later.whole_prompt,
             fetch_reason=later.fetch_reason,
         )
-
-
-async def _aside(instance: Instance, compare: Callable[[ModelText], T]) -> T:
-    """Run on a worker thread, which alone may use the second text."""
-    texts = instance.texts
-    if texts is None:
-        raise Misuse("this model's engines render prompts themselves: nothing to compare here")
-
-    def run() -> T:
-        with texts.lock:
-            return compare(texts.aside)
-
-    return await asyncio.to_thread(run)
-
-
-def _prompt(
-    api: Api, body: dict[str, Any], model: ModelText, documents: tuple[str, ...]
-) -> ReadPrompt:
-    try:
-        return read_prompt(api, api.check(body), model, documents)
-    except NotRenderable as error:
-        raise Misuse(f"only the engine can render this prompt: {error}") from error
-
-
-def _documents(caller: Caller) -> tuple[str, ...]:
-    """Texts of the documents that the caller may read."""
-    return tuple(
-        one.text
-        for one in caller.documents.documents
-        if may_read(caller.principal, one.document)[0]
-    )
 
 
 def _prefill(instance: Instance) -> PrefillCurve | None:

@@ -1,0 +1,38 @@
+"""Where prompts are compared: on a worker thread, with the model's second text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from scopekv.core.explaining import ReadPrompt
+from scopekv.errors import Misuse
+from scopekv.gateway.apis import Api
+from scopekv.gateway.explaining.pieces import read_prompt
+from scopekv.gateway.instances import Instance
+from scopekv.gateway.prompts import Caller, ModelText
+from scopekv.gateway.template import NotRenderable
+
+T = TypeVar("T")
+
+
+async def aside(instance: Instance, compare: Callable[[ModelText], T]) -> T:
+    """Run on a worker thread, which alone may use the second text."""
+    texts = instance.texts
+    if texts is None:
+        raise Misuse("this model's engines render prompts themselves: nothing to compare here")
+
+    def run() -> T:
+        with texts.lock:
+            return compare(texts.aside)
+
+    return await asyncio.to_thread(run)
+
+
+def prompt_of(api: Api, body: dict[str, Any], model: ModelText, caller: Caller) -> ReadPrompt:
+    """The prompt of a caller's request in pieces."""
+    try:
+        return read_prompt(api, api.check(body), model, caller)
+    except NotRenderable as error:
+        raise Misuse(f"only the engine can render this prompt: {error}") from error
