@@ -12,8 +12,8 @@ help: ## List the targets
 setup: ## Make .venv with the pinned packages and ScopeKV itself (.venv/bin/scopekv)
 	@scripts/setup.sh
 
-serve: setup ## Start the engine, the gateway and two demo users; Ctrl-C stops everything
-	@exec $(BIN)/scopekv up --demo
+serve: setup ## Start the engine, the gateway and two demo users; Ctrl-C stops everything (PORT=8081)
+	@exec $(BIN)/scopekv up --demo $(if $(PORT),--port $(PORT))
 
 test: setup ## Run every test, real engine included
 	@scripts/browser.sh

@@ -1,12 +1,12 @@
 """Two users of two organisations ask about one public document, through the OpenAI client.
 
-Run it beside `make serve`:  .venv/bin/python examples/two_users.py ALICE_KEY BOB_KEY
+Run it beside `make serve`:  .venv/bin/python examples/two_users.py ALICE_KEY BOB_KEY [URL]
 """
 
 import sys
 from pathlib import Path
 
-from openai import AuthenticationError, OpenAI
+from openai import APIConnectionError, AuthenticationError, OpenAI
 
 BASE_URL = "http://127.0.0.1:8080/v1"
 MANUAL = Path(__file__).parents[1] / "src/scopekv/cli/demo/lantern-manual.md"
@@ -16,8 +16,8 @@ QUESTION = (
 )
 
 
-def ask(who: str, key: str) -> None:
-    client = OpenAI(base_url=BASE_URL, api_key=key, default_headers={"X-ScopeKV-Detail": "1"})
+def ask(who: str, key: str, url: str) -> None:
+    client = OpenAI(base_url=url, api_key=key, default_headers={"X-ScopeKV-Detail": "1"})
     answer = client.chat.completions.create(
         model=client.models.list().data[0].id,
         messages=[
@@ -36,12 +36,15 @@ def ask(who: str, key: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    alice, bob = sys.argv[1:]
+    alice, bob, *rest = sys.argv[1:]
+    url = rest[0] if rest else BASE_URL
     try:
-        ask("alice, first time", alice)
-        ask("bob, same question", bob)
-        ask("alice, once more", alice)
+        ask("alice, first time", alice, url)
+        ask("bob, same question", bob, url)
+        ask("alice, once more", alice, url)
     except AuthenticationError:
         sys.exit("a key is not valid: copy both from the latest `make serve`, which makes new ones")
+    except APIConnectionError:
+        sys.exit(f"nothing answers at {url}: start make serve, or add the URL that it printed")

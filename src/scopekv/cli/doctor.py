@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from scopekv.cli.options import data_dir_option, default_data_dir, json_option, registry_url
+from scopekv.cli.up import UP_FILE
 from scopekv.compose import TICKET_KEYS, open_world
 from scopekv.core.tickets import audience_id
 from scopekv.errors import ConfigError
@@ -42,7 +43,7 @@ def doctor(config: Path | None, data_dir: Path | None, as_json: bool) -> None:
     scopekv doctor --config scopekv.toml
     """
     folder = (data_dir or default_data_dir()).expanduser().absolute()
-    findings = asyncio.run(_examined(config or folder / "up.toml", folder))
+    findings = asyncio.run(_examined(config or folder / UP_FILE, folder))
     if as_json:
         click.echo(json.dumps({"findings": [asdict(one) for one in findings]}))
     else:
@@ -56,6 +57,8 @@ async def _examined(config: Path, folder: Path) -> list[Finding]:
         settings = read_settings(config)
     except ConfigError as problem:
         do = "correct it: `scopekv gateway --help` shows one; or name it with --config"
+        if config == folder / UP_FILE:
+            do = "start `scopekv up`, or name your gateway's file with --config"
         return [Finding("config", config.name, Level.ERROR, str(problem), do)]
     found = [Finding("config", config.name, Level.OK, f"{len(settings.instances)} instances")]
     found += keys_of(folder, vault=settings.vault is not None)
@@ -85,7 +88,7 @@ async def _engines(settings: GatewaySettings, folder: Path, url: str) -> list[Fi
 
 
 def _print(findings: list[Finding]) -> None:
-    table = Table("", "check", "where", "what", "do")
+    table = Table("", "check", "where", Column("what", overflow="fold"), "do")
     for one in findings:
         table.add_row(_MARKS[one.level], one.check, one.where, one.what, one.do)
     Console().print(table)

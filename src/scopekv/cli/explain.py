@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from scopekv.adapters.json_http import JsonHttp
 from scopekv.cli.options import json_option
-from scopekv.errors import ScopeKVError
+from scopekv.errors import ScopeKVError, Unavailable
 
 SECONDS_MAX = 30.0
 
@@ -56,16 +56,21 @@ def explain(
     elif earlier and later:
         body = {"earlier": _body(earlier), "later": _body(later), "api": api}
     else:
-        raise click.UsageError("give a REQUEST_ID, or --earlier and --later")
+        raise click.UsageError(
+            "give a REQUEST_ID (the answer's header X-ScopeKV-Request), or --earlier and --later"
+        )
     headers = {"Authorization": f"Bearer {key}"}
+    base = url.rstrip("/").removesuffix("/v1")
     try:
         http = JsonHttp(
-            url.rstrip("/").removesuffix("/v1"),
+            base,
             what="the gateway",
             ca_file=None,
             timeout_seconds=SECONDS_MAX,
         )
         status, answer = http.call("POST", "/v1/scopekv/explain", headers, body)
+    except Unavailable as error:
+        raise click.ClickException(f"{error} at {base}: start it, or name it with --url") from error
     except ScopeKVError as error:
         raise click.ClickException(str(error)) from error
     if status != 200:
@@ -97,10 +102,11 @@ def _print(answer: dict[str, Any]) -> None:
     if not answer["causes"]:
         click.echo("Nothing was lost.")
         return
-    table = Table("cause", "where", "tokens lost", "seconds", "do")
+    # A path must be readable to its end; the advice gives way.
+    table = Table("cause", Column("where", no_wrap=True), "tokens lost", "seconds", "do")
     for cause in answer["causes"]:
         sure = "" if cause["certainty"] == "confirmed" else " (suspected)"
-        where = f"{cause['path'] or '-'}, token {cause['token']}"
+        where = f"{cause['path'] or '-'}\ntoken {cause['token']}"
         seconds = "" if cause["seconds_lost"] is None else f"{cause['seconds_lost']:.2f}"
         table.add_row(cause["code"] + sure, where, str(cause["tokens_lost"]), seconds, cause["fix"])
     Console().print(table)

@@ -93,7 +93,7 @@ def claim(folder: Path) -> None:
 
 def _cannot_listen(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        advice = "Is another one running? Choose another with --port."
+        advice = "Is another one running? Choose another with --port (make serve PORT=...)."
     else:
         advice = "Choose an address of this machine with --host, and a port you may use."
     return f"cannot listen on {host}:{port}: {error.strerror}. {advice}"

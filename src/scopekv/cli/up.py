@@ -189,7 +189,7 @@ def _show(host: str, folder: Path, gateway: Gateway, shown: demo.Demo | None) ->
     click.echo(_curl(url, shown.keys["alice"], request))
     click.echo("\nand as bob of globex, who shares the document and nothing else:\n")
     click.echo(_curl(url, shown.keys["bob"], request))
-    click.echo("\nThe keys are new at each start. Ctrl-C stops everything.")
+    click.echo("\nThe keys are new at each start. Ctrl-C stops everything. Next: docs/tutorial.md")
 
 
 def _curl(url: str, key: str, request: Path) -> str:

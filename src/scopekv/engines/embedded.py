@@ -241,7 +241,10 @@ class EmbeddedEngines:
                 return None
             self._report(slot, "starting")
             await asyncio.sleep(_POLL_SECONDS)
-        return f"engine {slot.name} was not ready within {limit:.0f} s"
+        return (
+            f"engine {slot.name} was not ready within {limit:.0f} s: start it again when the "
+            "machine has less to do, or with fewer --instances"
+        )
 
     async def _give_up(self, slot: _Slot, reason: str) -> None:
         self._failure = self._failure or reason

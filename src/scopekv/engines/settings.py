@@ -57,7 +57,8 @@ class EngineSettings:
     tiers: tuple[Tier, ...] = ()
     events_dir: Path | None = None
     program: tuple[str, ...] = field(default_factory=_vllm_program)
-    ready_seconds_max: float = 180.0
+    # A machine busy with other work took more than 180 s; an engine that ends is noticed at once.
+    ready_seconds_max: float = 600.0
     stop_seconds_max: float = 15.0
     restarts_max: int = 5
     restart_window_seconds: float = 300.0

@@ -34,6 +34,16 @@ def ok(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
+def test_a_mistyped_directory_is_told_also_where_the_command_fails(
+    run: Run, tmp_path: Path
+) -> None:
+    told = f"made a new registry at {tmp_path / 'data' / 'registry.db'}"
+    result = run("revoke", "user", "acme/alice")
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert told not in run("revoke", "user", "acme/alice").stderr
+
+
 def test_a_first_day(run: Run, tmp_path: Path) -> None:
     ok(run("org", "create", "acme", "--json"))
     ok(run("user", "create", "acme/alice", "--json"))
@@ -84,6 +94,7 @@ def test_tables_are_for_people(run: Run) -> None:
 
 
 def test_an_error_of_ours_is_one_line_on_stderr(run: Run) -> None:
+    ok(run("org", "list", "--json"))
     for arguments, says in (
         (("org", "show", "nobody"), "does not exist"),
         (("org", "create", "a b"), "is not a name"),

@@ -48,11 +48,10 @@ def _call(url: str, function: Callable[..., Any], values: dict[str, Any]) -> Any
     new = url.startswith("sqlite:///") and not file.exists()
     registry = open_registry(url)
     try:
-        answer = function(Administration(registry), **values)
+        return function(Administration(registry), **values)
+    finally:
         if new:  # a mistyped directory looks empty, not wrong
             click.echo(f"made a new registry at {file}", err=True)
-        return answer
-    finally:
         registry.close()
 
 
