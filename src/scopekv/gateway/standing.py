@@ -9,9 +9,9 @@ import msgspec
 
 from scopekv.errors import ScopeDenied, Unavailable
 from scopekv.gateway.access import Access
+from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.messages import Request
 from scopekv.gateway.http.reply import Reply
-from scopekv.gateway.instances import Fleet
 from scopekv.gateway.instances_http import state_of
 from scopekv.gateway.metrics import InstanceNow, Metrics
 from scopekv.gateway.upstreams.relay import Upstreams

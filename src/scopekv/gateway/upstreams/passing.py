@@ -43,7 +43,7 @@ async def pass_answer(
 async def _stream(
     answer: UpstreamResponse, job: Job, headers: Headers, reply: Reply
 ) -> Usage | None:
-    tap = job.api.tap(job.body, None)
+    tap = job.api.tap(job.body, None, {})
     async for chunk in answer.stream():
         data = tap.feed(chunk)
         if not data:
