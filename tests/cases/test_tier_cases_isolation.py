@@ -109,7 +109,7 @@ def test_i2_a_document_is_a_hit_for_all_who_may_read_it_and_for_them_alone(
 def test_i9_a_purge_removes_what_it_says_and_the_resent_prompt_is_a_miss(
     place: Place, start: Start
 ) -> None:
-    stage = start()
+    stage = start(janitor_seconds=600.0)  # it removes, too, and counts apart
     gone, kept = stage.grant(link("gone")), stage.grant(link("kept"))
     under = stage.grant(link("kept"), link("gone"))
     theirs = [stage.block(gone, "0"), stage.block(gone, "1"), stage.block(under, "2")]

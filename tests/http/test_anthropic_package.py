@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 import pytest_asyncio
 
 from scopekv.simulate.stage import Stage, text_of
+
+if TYPE_CHECKING:  # importing it takes a second of whoever only collects
+    import anthropic
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Keys = dict[str, str]
@@ -21,6 +23,8 @@ TOOL: Any = {
 
 
 def client(stage: Stage, key: str) -> anthropic.AsyncAnthropic:
+    import anthropic
+
     return anthropic.AsyncAnthropic(base_url=stage.deployment.url, api_key=key, max_retries=0)
 
 
@@ -178,6 +182,8 @@ async def test_metadata_narrows_a_service_accounts_end_users(stage: Stage, keys:
 
 
 async def test_errors_are_the_packages_own(stage: Stage, alice: anthropic.AsyncAnthropic) -> None:
+    import anthropic
+
     hi: list[Any] = [{"role": "user", "content": "hi"}]
     create = alice.messages.create
     with pytest.raises(anthropic.NotFoundError) as unknown:
@@ -202,6 +208,8 @@ async def test_errors_are_the_packages_own(stage: Stage, alice: anthropic.AsyncA
 async def test_a_stream_that_breaks_raises_in_the_package(
     stage: Stage, alice: anthropic.AsyncAnthropic
 ) -> None:
+    import anthropic
+
     stage.engine.behaviour.dies_after_events = 3
     try:
         stream = await alice.messages.create(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 import pytest_asyncio
-from openai.types.chat import ChatCompletionMessageParam
 
 from scopekv.simulate.stage import Stage, text_of
+
+if TYPE_CHECKING:  # importing it takes a second of whoever only collects
+    import openai
+    from openai.types.chat import ChatCompletionMessageParam
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Keys = dict[str, str]
@@ -24,6 +27,8 @@ def messages(*texts: str) -> list[ChatCompletionMessageParam]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def alice(stage: Stage, keys: Keys) -> AsyncIterator[openai.AsyncOpenAI]:
+    import openai
+
     url = f"{stage.deployment.url}/v1"
     async with openai.AsyncOpenAI(base_url=url, api_key=keys["alice"], max_retries=0) as made:
         yield made
@@ -75,6 +80,8 @@ async def test_completions_models_and_tools(stage: Stage, alice: openai.AsyncOpe
 
 
 async def test_errors_are_the_packages_own(stage: Stage, alice: openai.AsyncOpenAI) -> None:
+    import openai
+
     create = alice.chat.completions.create
     with pytest.raises(openai.NotFoundError) as unknown:
         await create(model="gpt-9", messages=messages("hi"))
@@ -91,6 +98,8 @@ async def test_errors_are_the_packages_own(stage: Stage, alice: openai.AsyncOpen
 async def test_a_stream_that_breaks_raises_in_the_package(
     stage: Stage, alice: openai.AsyncOpenAI
 ) -> None:
+    import openai
+
     stage.engine.behaviour.dies_after_events = 1
     try:
         stream = await alice.chat.completions.create(
@@ -104,6 +113,8 @@ async def test_a_stream_that_breaks_raises_in_the_package(
 
 
 async def test_the_sync_client(stage: Stage, keys: Keys) -> None:
+    import openai
+
     def ask() -> tuple[int, int]:
         url = f"{stage.deployment.url}/v1"
         with openai.OpenAI(base_url=url, api_key=keys["bob"], max_retries=0) as bob:

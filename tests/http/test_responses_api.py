@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 import pytest_asyncio
 
 from scopekv.simulate.stage import Stage, text_of
+
+if TYPE_CHECKING:  # importing it takes a second of whoever only collects
+    import openai
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Keys = dict[str, str]
@@ -17,6 +19,8 @@ Keys = dict[str, str]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def alice(stage: Stage, keys: Keys) -> AsyncIterator[openai.AsyncOpenAI]:
+    import openai
+
     url = f"{stage.deployment.url}/v1"
     async with openai.AsyncOpenAI(base_url=url, api_key=keys["alice"], max_retries=0) as made:
         yield made

@@ -20,7 +20,7 @@ from scopekv.simulate.events import EventBus, Unreliable
 from scopekv.simulate.prefix_cache import PrefixCache
 from scopekv.store.residents import Residents
 
-SEEDS = (1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 5, 8, 13, 21, 34)))
+SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 5, 8, 13, 21, 34)))
 
 
 class Disk:

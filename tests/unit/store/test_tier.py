@@ -244,7 +244,7 @@ def purged(stage: TierStage, *names: str) -> Purged:
 def test_a_purge_reaches_every_chain_that_holds_the_scope(
     start: Start, store: SimulatedObjectStore
 ) -> None:
-    stage = start()
+    stage = start(janitor_seconds=600.0)  # it removes, too, and counts apart
     org, both, user = (
         stage.grant(*map(link, names)) for names in (["org"], ["org", "user"], ["user"])
     )
@@ -260,7 +260,7 @@ def test_a_purge_reaches_every_chain_that_holds_the_scope(
 
 
 def test_a_purge_deletes_what_other_writers_left(start: Start, store: SimulatedObjectStore) -> None:
-    stage = start()
+    stage = start(janitor_seconds=600.0)
     other = start(SimulatedObjectStore(beside=store))
     other.store(*[other.block(other.grant(link("user")), f"{i}") for i in range(5)])
     assert purged(stage, "user", "nobody") == Purged(5, 0)

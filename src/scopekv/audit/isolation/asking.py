@@ -62,6 +62,36 @@ class Asking:
         """Whether it matters which engine answers, and nobody decides it."""
         return len(self.engines.known) > 1 and not self.engines.steers
 
+    def cell(
+        self,
+        answer: Answer,
+        *,
+        group: str,
+        owner: Caller,
+        caller: object,
+        allowed: bool,
+        proved: bool,
+        model: str = "",
+        beyond: int | None = None,
+        place: Place = Place.ANY,
+    ) -> Cell:
+        """One try as its answer tells it, in a chat; the model and its shared prefix by default."""
+        model = model or self.target.model
+        tokens = self.beyond[CHAT, model] if beyond is None else beyond
+        return Cell(
+            group=group,
+            place=place.value,
+            endpoint=CHAT,
+            model=model,
+            owner=str(owner),
+            caller=str(caller),
+            allowed=allowed,
+            outcome=answer.outcome(tokens),
+            cached=max(0, answer.cached - tokens),
+            proved=proved,
+            error=answer.code,
+        )
+
     async def next_engine(self) -> None:
         """What is asked from now on goes to another engine than before, where that is decided."""
         self._turn += 1

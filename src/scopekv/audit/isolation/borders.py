@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from scopekv.audit.endpoint import CHAT, Endpoint
-from scopekv.audit.isolation.asking import Answer, Asking
+from scopekv.audit.isolation.asking import Asking
 from scopekv.audit.isolation.cells import Cell, Outcome
 from scopekv.audit.isolation.matrix import Caller
 from scopekv.audit.isolation.target import Place
@@ -45,22 +46,14 @@ async def try_border(asking: Asking, owner: Caller, stranger: Caller) -> list[Ce
     tried = await asking.ask(stranger, prompt)
     back = await asking.ask(owner, prompt)
 
-    def cell(caller: Caller, answer: Answer, allowed: bool) -> Cell:
-        return Cell(
-            group="border.after_a_document",
-            place=Place.ANY.value,
-            endpoint=CHAT,
-            model=asking.target.model,
-            owner=str(owner),
-            caller=str(caller),
-            allowed=allowed,
-            outcome=answer.outcome(border.tokens),
-            cached=max(0, answer.cached - border.tokens),
-            proved=back.outcome(border.tokens) is Outcome.HIT,
-            error=answer.code,
-        )
-
-    return [cell(stranger, tried, False), cell(owner, back, True)]
+    cell = partial(
+        asking.cell,
+        group="border.after_a_document",
+        owner=owner,
+        proved=back.outcome(border.tokens) is Outcome.HIT,
+        beyond=border.tokens,
+    )
+    return [cell(tried, caller=stranger, allowed=False), cell(back, caller=owner, allowed=True)]
 
 
 def _prompt(asking: Asking, text: str) -> Prompt:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from scopekv.audit.endpoint import CHAT
-from scopekv.audit.isolation.asking import Answer, Asking, audience
+from scopekv.audit.isolation.asking import Asking, audience
 from scopekv.audit.isolation.cells import Cell, Outcome
 from scopekv.audit.isolation.matrix import GROUP, SESSION, Caller, Kind
 from scopekv.audit.isolation.target import Place, Registrar
@@ -147,29 +148,17 @@ async def try_change(asking: Asking, change: Change, seats: Seats, place: Place)
     beyond = asking.beyond[CHAT, asking.target.model]
     had = before.outcome(beyond) is Outcome.HIT
 
-    def cell(caller: str, answer: Answer, allowed: bool) -> Cell:
-        return Cell(
-            group=f"changes.{change.name}",
-            place=place.value,
-            endpoint=CHAT,
-            model=asking.target.model,
-            owner=str(owner),
-            caller=caller,
-            allowed=allowed,
-            outcome=answer.outcome(beyond),
-            cached=max(0, answer.cached - beyond),
-            proved=had,
-            error=answer.code,
-        )
-
-    late_read = cell(f"{reader}, after", after, allowed=False)
+    cell = partial(
+        asking.cell, group=f"changes.{change.name}", owner=owner, proved=had, place=place
+    )
+    late_read = cell(after, caller=f"{reader}, after", allowed=False)
     if not had:  # then what it reads now may be its own copy of before
         late_read = replace(late_read, outcome=Outcome.FAILED, error="its control missed")
     elif watched and not after.engines & (filled.engines | before.engines):
         late_read = replace(late_read, outcome=Outcome.ELSEWHERE)
-    left = cell(f"{owner}, what {reader} left behind", first, allowed=False)
+    left = cell(first, caller=f"{owner}, what {reader} left behind", allowed=False)
     return [
-        cell(f"{reader}, before", before, allowed=True),
+        cell(before, caller=f"{reader}, before", allowed=True),
         late_read,
         # Where documents are not shared at all, what the owner reads is its own copy of before.
         *(
@@ -177,5 +166,5 @@ async def try_change(asking: Asking, change: Change, seats: Seats, place: Place)
             if change.apart and had
             else ()
         ),
-        cell(f"{late}, in the new state", again, allowed=True),
+        cell(again, caller=f"{late}, in the new state", allowed=True),
     ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from scopekv.audit.endpoint import CHAT
-from scopekv.audit.isolation.asking import Answer, Asking
+from scopekv.audit.isolation.asking import Asking
 from scopekv.audit.isolation.cells import Cell, Outcome
 from scopekv.audit.isolation.matrix import Caller
 from scopekv.audit.isolation.target import EngineAccess, Place
@@ -26,25 +27,13 @@ async def try_adapter(asking: Asking, adapter: str, owner: Caller, stranger: Cal
     beyond = asking.beyond[CHAT, adapter]
     proved = all(answer.outcome(beyond) is Outcome.HIT for answer in back)
 
-    def cell(caller: str, model: str, answer: Answer, allowed: bool) -> Cell:
-        return Cell(
-            group=f"adapters.{adapter}",
-            place=Place.ANY.value,
-            endpoint=CHAT,
-            model=model,
-            owner=str(owner),
-            caller=caller,
-            allowed=allowed,
-            outcome=answer.outcome(beyond),
-            cached=max(0, answer.cached - beyond),
-            proved=proved,
-            error=answer.code,
-        )
-
+    cell = partial(
+        asking.cell, group=f"adapters.{adapter}", owner=owner, proved=proved, beyond=beyond
+    )
     return [
-        *(cell(str(caller), adapter, answer, False) for caller, answer in tried),
-        cell(f"{owner}, again", adapter, back[0], True),
-        cell(f"{owner}, again", asking.target.model, back[1], True),
+        *(cell(answer, caller=caller, model=adapter, allowed=False) for caller, answer in tried),
+        cell(back[0], caller=f"{owner}, again", model=adapter, allowed=True),
+        cell(back[1], caller=f"{owner}, again", allowed=True),
     ]
 
 
@@ -65,22 +54,6 @@ async def try_restart(
     tried = await asking.ask(stranger, prompt)
     await asking.ask(owner, prompt)
     back = await asking.ask(owner, prompt)
-    beyond = asking.beyond[CHAT, asking.target.model]
-    proved = back.outcome(beyond) is Outcome.HIT
-
-    def cell(caller: Caller, answer: Answer, allowed: bool) -> Cell:
-        return Cell(
-            group=f"restart.{engine.name}",
-            place=Place.ANY.value,
-            endpoint=CHAT,
-            model=asking.target.model,
-            owner=str(owner),
-            caller=str(caller),
-            allowed=allowed,
-            outcome=answer.outcome(beyond),
-            cached=max(0, answer.cached - beyond),
-            proved=proved,
-            error=answer.code,
-        )
-
-    return [cell(stranger, tried, False), cell(owner, back, True)]
+    proved = back.outcome(asking.beyond[CHAT, asking.target.model]) is Outcome.HIT
+    cell = partial(asking.cell, group=f"restart.{engine.name}", owner=owner, proved=proved)
+    return [cell(tried, caller=stranger, allowed=False), cell(back, caller=owner, allowed=True)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from scopekv.audit.endpoint import CHAT
@@ -95,24 +96,15 @@ async def try_field(
     beyond = asking.beyond[CHAT, asking.target.model]
     proved = back.outcome(beyond) is Outcome.HIT
 
-    def cell(caller: Caller, answer: Answer, allowed: bool) -> Cell:
-        outcome = answer.outcome(beyond)
-        apart = bool(answer.engines) and not answer.engines & filled.engines
-        return Cell(
-            group=f"fields.{attack.name}",
-            place=Place.ANY.value,
-            endpoint=CHAT,
-            model=asking.target.model,
-            owner=str(victim),
-            caller=str(caller),
-            allowed=allowed,
-            outcome=Outcome.ELSEWHERE if apart and outcome is Outcome.MISS else outcome,
-            cached=max(0, answer.cached - beyond),
-            proved=proved,
-            error=answer.code,
-        )
+    told = partial(asking.cell, group=f"fields.{attack.name}", owner=victim, proved=proved)
 
-    return [*(cell(*one, allowed=False) for one in tries), cell(victim, back, allowed=True)]
+    def tried(caller: Caller, answer: Answer) -> Cell:
+        cell = told(answer, caller=caller, allowed=False)
+        apart = bool(answer.engines) and not answer.engines & filled.engines
+        missed = cell.outcome is Outcome.MISS
+        return replace(cell, outcome=Outcome.ELSEWHERE) if apart and missed else cell
+
+    return [*(tried(*one) for one in tries), told(back, caller=victim, allowed=True)]
 
 
 async def try_claim(asking: Asking, victim: Caller, stranger: Caller) -> list[Cell]:
@@ -126,22 +118,6 @@ async def try_claim(asking: Asking, victim: Caller, stranger: Caller) -> list[Ce
     await asking.ask(victim, prompt)
     tried = await asking.ask(stranger, prompt, headers=claims)
     back = await asking.ask(victim, prompt)
-    beyond = asking.beyond[CHAT, asking.target.model]
-    proved = back.outcome(beyond) is Outcome.HIT
-
-    def cell(caller: Caller, answer: Answer, allowed: bool) -> Cell:
-        return Cell(
-            group="fields.organisation_headers",
-            place=Place.ANY.value,
-            endpoint=CHAT,
-            model=asking.target.model,
-            owner=str(victim),
-            caller=str(caller),
-            allowed=allowed,
-            outcome=answer.outcome(beyond),
-            cached=max(0, answer.cached - beyond),
-            proved=proved,
-            error=answer.code,
-        )
-
-    return [cell(stranger, tried, False), cell(victim, back, True)]
+    proved = back.outcome(asking.beyond[CHAT, asking.target.model]) is Outcome.HIT
+    cell = partial(asking.cell, group="fields.organisation_headers", owner=victim, proved=proved)
+    return [cell(tried, caller=stranger, allowed=False), cell(back, caller=victim, allowed=True)]

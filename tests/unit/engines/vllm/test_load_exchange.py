@@ -8,9 +8,7 @@ import pytest
 
 from scopekv.core.backlogs import HEADER, Backlog, read_backlog
 
-fastapi = pytest.importorskip("fastapi", reason="needs the engine-cpu extra")
-pytest.importorskip("vllm", reason="needs the engine-cpu extra")
-
+pytestmark = pytest.mark.slow  # importing vLLM takes seconds
 KEY = "engine-key"
 ONE, OTHER = (Backlog(2.5, 3, 4), b"1" * 16), (Backlog(0.5, 1, 0), b"2" * 16)
 
@@ -18,6 +16,8 @@ ONE, OTHER = (Backlog(2.5, 3, 4), b"1" * 16), (Backlog(0.5, 1, 0), b"2" * 16)
 @pytest.fixture
 def app() -> Any:
     """As vLLM builds it: the plugin's part first, then the key check."""
+    fastapi = pytest.importorskip("fastapi", reason="needs the engine-cpu extra")
+    pytest.importorskip("vllm", reason="needs the engine-cpu extra")
     from vllm.entrypoints.serve.middleware.authenticate import AuthenticationMiddleware
 
     from scopekv.engines.vllm.endpoint import ScopeKVEndpoint
