@@ -67,6 +67,15 @@ async def test_two_instances_hold_and_each_miss_was_where_the_block_lay(
 
 
 @pytest.mark.slow
+async def test_each_of_two_engines_is_restarted_in_turn(audited: Open) -> None:
+    async with audited(instances=2) as stage:
+        result = await audit(stage.target, IsolationSettings(seed=6))
+    assert not_held(result) == []
+    names = {check.name for check in result.checks}
+    assert {"isolation.restart.engine-0", "isolation.restart.engine-1"} <= names
+
+
+@pytest.mark.slow
 async def test_cut_short_it_says_what_it_has_seen(audited: Open) -> None:
     async with audited() as stage:
         running: list[asyncio.Task[AuditResult]] = []

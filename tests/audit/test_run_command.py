@@ -48,9 +48,9 @@ async def test_one_command_leads_to_a_signed_report(audited: Open, tmp_path: Pat
 
 @pytest.mark.slow
 async def test_the_store_audit_has_an_administrator_and_a_stolen_ticket(
-    audited: Open, tmp_path: Path
+    audited: Open, tmp_path: Path, valkey_url: str
 ) -> None:
-    async with audited(urls=("directory",)) as stage:
+    async with audited(urls=("directory", valkey_url)) as stage:
         store = ("--store", f"directory={tmp_path}/tier-0")
         process = await start(stage, tmp_path, "--only", "store", "--seed", "9", "--json", *store)
         out, err = await process.communicate()
@@ -60,7 +60,9 @@ async def test_the_store_audit_has_an_administrator_and_a_stolen_ticket(
     verdicts = {check["name"]: check["verdict"] for check in found["checks"]}
     assert verdicts["store.tamper.old_epoch"] == verdicts["store.metrics"] == "held"
     told = {one["what"] for one in found["not_tested"]}
+    assert "the valkey tier" in told  # which no --store names
     assert not told & {
+        "the directory tier",
         "known prompts",
         "folders that name a known scope",
         "names that a stolen engine could compute",

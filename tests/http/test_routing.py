@@ -21,7 +21,7 @@ from scopekv.gateway.instances import InstanceAddress
 from scopekv.gateway.settings import GatewaySettings, RoutingSettings
 from scopekv.gateway.settings_file import read_settings
 from scopekv.simulate.behaviour import Behaviour
-from scopekv.simulate.client import Answer, PlainClient
+from scopekv.simulate.client import Answer
 from scopekv.simulate.engine import SimulatedEngine
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import ENGINE_KEY, Stage, until
@@ -90,46 +90,6 @@ async def test_a_drained_instance_ends_what_it_has_and_gets_nothing_new(
         ]
         assert ("hq/root", "instance_drain", "allowed") in acts
         assert ("acme/alice", "instance_drain", "denied") in acts
-
-
-async def test_an_engine_of_others_is_not_restarted(tmp_path: Path, model: SimulatedModel) -> None:
-    async with Stage(tmp_path, model) as stage:
-        root = stage.deployment.account("hq", "root", roles=["operator"])
-        path = "/admin/v1/instances"
-        refused = await stage.client.send("POST", f"{path}/engine-0/restart", key=root)
-        assert refused.status == 400
-        assert "where they run" in refused.error["message"]
-        assert not (await stage.client.send("GET", path, key=root)).json["restartable"]
-
-
-async def test_an_instance_is_restarted_where_the_gateway_runs_it(
-    tmp_path: Path, model: SimulatedModel
-) -> None:
-    ended: list[str] = []
-    stage = Stage(tmp_path, model)
-    root = stage.deployment.account("hq", "root", roles=["operator"])
-    key = stage.deployment.account("acme", "alice")
-    path = "/admin/v1/instances"
-
-    async def restart(name: str) -> None:
-        ended.append(name)
-        await stage.engine.restart()
-
-    async with stage.engine:
-        await stage.deployment.start(
-            [InstanceAddress("engine-0", stage.engine.url, stage.engine.api_key)], restart=restart
-        )
-        client = PlainClient(stage.deployment.url, model.name)
-        assert (await client.send("GET", path, key=root)).json["restartable"]
-        assert (await client.send("POST", f"{path}/engine-0/restart", key=key)).status == 403
-        assert (await client.send("POST", f"{path}/nobody/restart", key=root)).status == 404
-        assert ended == []
-        told = await client.send("POST", f"{path}/engine-0/restart", key=root)
-        assert (told.status, told.json["state"], ended) == (200, "down", ["engine-0"])
-        await until(lambda: stage.deployment.gateway.fleet.instances[0].up)
-        assert (await client.chat(key, "hi")).status == 200
-        await client.close()
-        await stage.deployment.stop()
 
 
 async def test_instances_come_and_go_without_an_error(

@@ -12,6 +12,19 @@ from scopekv.audit.results import Check, Plain, Severity, Verdict
 ELSEWHERE_TRIES = 16  # for each engine more than one: of two, one in 65,000 cells stays open
 
 
+KINDS = {  # whose text, in words
+    "public": "a public document",
+    "public_tail": "private text after a public document",
+    "org_document": "an organisation's document",
+    "group_document": "a group's document",
+    "user_document": "a user's document",
+    "org_text": "an organisation's instructions",
+    "user": "a user's text",
+    "end_user": "an end user's text",
+    "session": "a session's text",
+}
+
+
 class Outcome(StrEnum):
     HIT = "hit"
     MISS = "miss"
@@ -164,12 +177,11 @@ def _check(group: str, cells: Sequence[Cell]) -> Check:
 
 def _title(group: str) -> str:
     where, _, what = group.partition(".")
-    words = what.replace("_", " ")
     if where in _TITLES:
-        return _TITLES[where].format(words)
+        return _TITLES[where].format(what.replace("_", " "))
     places = {"any": "any tier", "engine": "engine memory alone", "host": "host memory alone"}
     place = places.get(where, f"the {where} tier alone")
-    return f"Only who may read it reuses {words} text from {place}"
+    return f"Only who may read it reuses {KINDS.get(what, what)} from {place}"
 
 
 _TITLES = {

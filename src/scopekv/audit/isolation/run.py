@@ -55,7 +55,12 @@ async def audit_isolation(
         checks, complete = await _until_cancelled(walk, places, progress)
     left = gaps(target, settings, places, cached=checks[0].verdict is Verdict.HELD)
     if not complete:
-        left = (NotTested("what had not been tried yet", "the audit was cut short"), *left)
+        left = (
+            NotTested(
+                "what had not been tried yet", "it was ended before (Ctrl-C, or --budget-minutes)"
+            ),
+            *left,
+        )
     return AuditResult(
         audit="isolation",
         target=target.url,

@@ -51,8 +51,8 @@ HEADLINES = {
     Verdict.HELD: ("Isolation held", "Every attack failed, and every control beside it succeeded."),
     Verdict.BROKEN: ("Isolation is broken", "At least one attack succeeded. See the findings."),
     Verdict.BLIND: (
-        "Nothing was proved",
-        "No attack succeeded, but a control failed or an audit was cut short.",
+        "Isolation is not proved",
+        "No attack succeeded, but a control failed or an audit was cut short: see which below.",
     ),
 }
 
@@ -105,7 +105,18 @@ PURPOSES = {
     "refused.",
 }
 
+CUT_SHORT = (
+    "Give it more time: a larger --budget-minutes, --quick for fewer and smaller tests, or --only "
+    "for one audit at a time."
+)
+
 WORDS = {
+    "Cell": "In the isolation audit: one caller who asks for one owner's text of one kind, through "
+    "one endpoint, with the only copy in one tier. A forbidden cell must not hit; an allowed one "
+    "must, and is the control. Unproved: a forbidden cell that missed where its control did too.",
+    "Organisation, global, document": "In the timing audit, who attacks: another user of the "
+    "victim's organisation; another organisation; another organisation, with private text after "
+    "a public document that both use. Checks explain the other names.",
     "Control": "Something like the attack that must succeed, in the same run. A failed attack "
     "counts only beside a control that succeeded.",
     "n": "Samples; in the timing audit per arm: how often the attacker asked for each of the two "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from scopekv.audit.isolation.cells import KINDS
 from scopekv.audit.results import Check, Plain
 
 LABELS = {
@@ -88,7 +89,7 @@ def matrix(checks: Sequence[Check]) -> Table | None:
     tiers = [tier for tier in TIERS if any(tier == one for _, one in found)]
     rows = []
     for kind in dict.fromkeys(kind for kind, _ in found):
-        row = [Cell(kind.replace("_", " "))]
+        row = [Cell(KINDS.get(kind, kind.replace("_", " ")))]
         for tier in tiers:
             check = found.get((kind, tier))
             row.append(_cell(None) if check is None else Cell(str(check.tried), check=check))

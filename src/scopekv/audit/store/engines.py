@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scopekv.audit.endpoint import Endpoint
 from scopekv.errors import Unavailable
@@ -15,6 +17,7 @@ TIERS = "/v1/scopekv/tiers"
 REVOKE = "/admin/v1/revocations/users"
 _BUSY_SECONDS_MAX = 30.0
 _REVOKE_SECONDS = 30
+_SHUT_SECONDS = 180
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -25,22 +28,33 @@ class EngineAddress:
     key: str
 
 
-async def forget_all(engines: Sequence[EngineAddress]) -> None:
-    """Every engine drops its own and host memory; outer tiers lose nothing.
+async def forget_all(engines: Sequence[EngineAddress], read: Sequence[str]) -> None:
+    """Every engine drops its own and host memory, and reads from these outer tiers alone until
+    `reopen_all` or some minutes later: a copy in another one would hide what became of these.
 
-    Asks again while requests hold blocks. Raises `Unavailable` for an engine that cannot.
+    Outer tiers lose nothing. Asks again while requests hold blocks. Raises `Unavailable` for an
+    engine that cannot.
     """
+    body = {"media": ["engine", "host"], "read": list(read), "seconds": _SHUT_SECONDS}
     for engine in engines:
         async with Endpoint(engine.url) as endpoint:
             deadline = time.monotonic() + _BUSY_SECONDS_MAX
-            while await _busy(endpoint, engine.key):
+            while await _busy(endpoint, engine.key, body):
                 if time.monotonic() > deadline:
                     raise Unavailable(f"{engine.url} is too busy to forget")
                 await asyncio.sleep(0.2)
 
 
-async def _busy(endpoint: Endpoint, key: str) -> int:
-    body = {"media": ["engine", "host"]}
+async def reopen_all(engines: Sequence[EngineAddress]) -> None:
+    """Every engine reads from all its tiers again. One that cannot be asked does so in time."""
+    for engine in engines:
+        async with Endpoint(engine.url) as endpoint:
+            with contextlib.suppress(Unavailable):
+                body: dict[str, Any] = {"media": [], "read": None, "seconds": 1}
+                await endpoint.call("POST", FORGET, body, key=engine.key)
+
+
+async def _busy(endpoint: Endpoint, key: str, body: Mapping[str, Any]) -> int:
     reply = await endpoint.call("POST", FORGET, body, key=key)
     lines = reply.body.get("lines") if isinstance(reply.body, dict) else None
     if not reply.ok or not isinstance(lines, list):

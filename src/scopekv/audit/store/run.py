@@ -71,6 +71,8 @@ async def audit_store(
     began, monotonic = time.time_ns(), time.monotonic()
     seen = _Seen()
     async with AsyncExitStack() as stack:
+        if target.reopen is not None:
+            stack.push_async_callback(target.reopen)
         media = []
         for location in target.stores:
             medium = await asyncio.to_thread(open_medium, location)

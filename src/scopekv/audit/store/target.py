@@ -51,7 +51,8 @@ class StoreTarget:
     `stores`: `directory=/path`, `valkey://...`, `s3://...`. `names`: of organisations, users,
     documents; they must be nowhere. `scopes`: of known accounts; no folder may confirm them
     without the deployment's secret. `events`: ZeroMQ endpoints of engines. `forget`: makes
-    every engine forget its own and host memory, so that the next answer comes from a tier.
+    every engine forget its own and host memory, so that the next answer comes from a tier that is
+    audited. `reopen`: ends that; called once, at the end.
     `revoke`: ends the epoch of the first caller's scope, and returns once every tier has purged
     it. `corrupt`: how many corrupt objects the tiers have counted, over all engines. `tickets`:
     what engines were sent for it so far, as whoever took over an engine has them: then names
@@ -67,6 +68,7 @@ class StoreTarget:
     scopes: tuple[Scope, ...] = ()
     secrets: tuple[Secret, ...] = ()
     forget: Do | None = None
+    reopen: Do | None = None
     revoke: Do | None = None
     corrupt: Count | None = None
     tickets: Tickets | None = None

@@ -72,7 +72,7 @@ class TimingAudit:
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
-            self._cut_short("it was interrupted")
+            self._cut_short("it was ended before (Ctrl-C, or --budget-minutes)")
         except ScopeKVError as error:
             if not self._plan.runs:
                 raise

@@ -22,7 +22,7 @@ from scopekv.audit.timing.plan import Parties, Sizes
 from scopekv.cli.audit.isolation import settings_for
 from scopekv.cli.audit.output import Step
 from scopekv.cli.audit.sequence import Planned
-from scopekv.cli.audit.store_target import Given, target_of
+from scopekv.cli.audit.store_target import Given, medium_of, target_of
 from scopekv.cli.audit.targets import registered_target
 from scopekv.cli.up import UP_FILE
 from scopekv.core.scopes import Scope
@@ -143,7 +143,18 @@ async def _store(choice: Choice, step: Step, target: IsolationTarget) -> AuditRe
             tickets=partial(_stolen, target, forge, scopes),
         )
     settings = StoreSettings(seed=choice.seed, tamper=True)
-    return await audit_store(found, settings, _named("store", step))
+    result = await audit_store(found, settings, _named("store", step))
+    unnamed = await _unnamed_tiers(target, found.stores)
+    return replace(result, not_tested=(*unnamed, *result.not_tested))
+
+
+async def _unnamed_tiers(target: IsolationTarget, stores: Sequence[str]) -> list[NotTested]:
+    """Tiers that engines have and that no store is named for."""
+    kinds = {medium_of(store) for store in stores}
+    async with Engines(target.engines, settle_seconds_max=1.0) as engines:
+        places = [place for place in await engines.places() if place.outer]
+    why = "engines have it, and no --store names it"
+    return [NotTested(f"the {place} tier", why) for place in places if place not in kinds]
 
 
 def _own_logs(choice: Choice) -> tuple[Path, ...]:

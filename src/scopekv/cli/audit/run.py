@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scopekv.audit.report import Report, check_folder, fingerprint, report_signer, write_report
+from scopekv.audit.report.limits import HEADLINES
 from scopekv.audit.results import AuditResult, Verdict
 from scopekv.cli.audit.keys import KeyText
 from scopekv.cli.audit.output import Step, progress_bar
@@ -180,7 +181,8 @@ def _show(report: Report, out: Path, key: str) -> None:
         tried = sum(check.tried for check in result.checks)
         table.add_row(Text(result.audit), verdict, f"{tried:,}", Text(_seen(result)))
     console.print(table)
-    console.print(Text(f"{report.verdict.value}. Report: {out / 'report.html'}", "bold"))
+    console.print(Text(". ".join(HEADLINES[report.verdict]), "bold"))
+    console.print(Text(f"Report: {out / 'report.html'}", "bold"))
     console.print(Text(f"Signed; fingerprint of the key: {key}", "dim"))
 
 

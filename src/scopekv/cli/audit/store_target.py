@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from scopekv.audit.store.engines import (
     EngineAddress,
     corrupt_counted,
     forget_all,
+    reopen_all,
     revoke_user,
 )
 from scopekv.audit.store.target import Do
@@ -65,8 +67,10 @@ def target_of(given: Given, environment: dict[str, str]) -> StoreTarget:
     names, scopes = _registered(given, settings)
     pages = [MetricsPage(page, given.admin_key) for page in given.metrics]
     pages += [MetricsPage(f"{one.url.removesuffix('/v1')}/metrics", one.key) for one in engines]
+    stores = _stores(given)
+    media = sorted({medium_of(one) for one in stores})
     return StoreTarget(
-        stores=tuple(with_credentials(one, environment) for one in _stores(given)),
+        stores=tuple(with_credentials(one, environment) for one in stores),
         callers=Callers(url, given.key, given.other_key, given.model) if given.key else None,
         logs=tuple(_files(given.logs)),
         metrics=tuple(pages),
@@ -74,10 +78,17 @@ def target_of(given: Given, environment: dict[str, str]) -> StoreTarget:
         names=tuple(dict.fromkeys([*given.names, *names]))[:NAMES_MAX],
         scopes=tuple(scopes),
         secrets=tuple(_secrets(given)),
-        forget=partial(forget_all, engines) if engines else None,
+        forget=partial(forget_all, engines, media) if engines else None,
+        reopen=partial(reopen_all, engines) if engines else None,
         revoke=_revocation(given, url),
         corrupt=partial(corrupt_counted, engines) if engines else None,
     )
+
+
+def medium_of(store: str) -> str:
+    """`directory`, `valkey` or `s3`: as engines name such a tier."""
+    kind = re.split("[:=]", store, maxsplit=1)[0]
+    return "directory" if kind == "file" else kind
 
 
 def _reached(settings: GatewaySettings) -> str:
