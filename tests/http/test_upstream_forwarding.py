@@ -78,7 +78,12 @@ async def test_a_credential_is_asked_for_first(providers: ProvidersStage) -> Non
     for key in (None, "sk-scopekv-unknown"):
         answer = await plain.send("POST", "/v1/chat/completions", body, key=key)
         assert answer.status == 401
-    for wrong in ({"messages": []}, {"messages": ["x"]}, {"messages": [{"content": 5}]}):
+    wrongs: list[dict[str, Any]] = [
+        {"messages": []},
+        {"messages": ["x"]},
+        {"messages": [{"content": 5}]},
+    ]
+    for wrong in wrongs:
         answer = await plain.send(
             "POST", "/v1/chat/completions", body | wrong, key=providers.keys["alice"]
         )
