@@ -33,7 +33,8 @@ class RevocationAdministration:
     ) -> views.RevocationView:
         """End all scopes of a user or service account: its own, its end users', its sessions'.
 
-        `erase`: those of the documents that only this account may read as well.
+        `erase`: those of the documents that only this account may read as well, and its cached
+        contents with their texts.
         """
         label = f"user:{org}/{name}" + (" erase" if erase else "")
         with self._gate.act(caller, Action.SCOPE_REVOKE, label) as act:
@@ -41,6 +42,7 @@ class RevocationAdministration:
             ending = Ending(act)
             ending.end_user(home, uid)
             if erase:
+                ending.end_cached(act.tx.cached_contents.of_account(uid))
                 ending.end_audience(f"user:{org}/{name}")
             also = " and of the documents for it alone" if erase else ""
             effect = f"everything kept of {org}/{name}, its end users and sessions{also}"

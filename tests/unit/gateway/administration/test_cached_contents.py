@@ -110,3 +110,12 @@ def test_deleting_ends_it_now_and_the_account_can_go_with_its_own(world: World) 
     assert [one.record.document.uid for one in service.list(mia)] == [second.record.document.uid]
     world.service.accounts.delete(LOCAL_OPERATOR, "acme", "mia", service=False)
     assert list(world.registry.documents()) == []
+
+
+def test_erasing_an_account_ends_its_own(world: World) -> None:
+    made(world)
+    revocations = world.service.revocations
+    revocations.user(LOCAL_OPERATOR, "acme", "mia")
+    assert len(list(world.registry.documents())) == 1  # anew from its next use
+    revocations.user(LOCAL_OPERATOR, "acme", "mia", erase=True)
+    assert list(world.registry.documents()) == []
