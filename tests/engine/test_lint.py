@@ -10,7 +10,11 @@ from scopekv.simulate.client import PlainClient
 from scopekv.simulate.deployment import Deployment
 from tests.unit.gateway.prompts_log import MORE, expected, measured
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(1200),  # seventy-nine requests, and the engine's start
+]
 
 
 async def test_lint_agrees_with_the_engine_to_the_token(

@@ -170,6 +170,17 @@ async def test_an_answer_does_not_wait_for_long(
     assert late.diagnostics.cache_miss_reason is None, "pending, as documented"
 
 
+async def test_a_comparison_that_fails_fails_no_request(
+    alice: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = text_of("diagnosed fault", 90)
+    first = await alice.ask(rules, "hi")
+    monkeypatch.setattr(diagnostics, "divergence", None)
+    after = await alice.ask("No. " + rules, "hi", after=first.id)
+    assert after.content
+    assert reason(after).type == "unavailable"
+
+
 async def test_a_prompt_only_read_into_the_cache_can_be_named(alice: Talk) -> None:
     rules = text_of("diagnosed warm", 90)
     body = alice.body(rules, "hi") | {"max_tokens": 0}

@@ -8,6 +8,7 @@ theirs do, with a reason of null.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,7 @@ from scopekv.gateway.prompts import ModelText
 from scopekv.gateway.reading import Job
 
 WAIT_SECONDS_MAX = 1.0
+log = logging.getLogger("scopekv.explaining")
 Answer = dict[str, Any] | None  # None: the request only goes on from the earlier one
 Told = Callable[[], Awaitable[Answer]]
 _NOT_FOUND = {"type": "previous_message_not_found"}
@@ -47,7 +49,13 @@ def comparison(job: Job, instance: Instance, recents: Recents) -> Iterator[Told 
 
     async def told() -> Answer:
         done, _ = await asyncio.wait([task], timeout=WAIT_SECONDS_MAX)
-        return task.result() if done else _PENDING
+        if not done:
+            return _PENDING
+        error = task.exception()
+        if error is None:
+            return task.result()
+        log.error("unexpected %s in a comparison of prompts", type(error).__name__)
+        return {"cache_miss_reason": _UNAVAILABLE}  # what was computed is answered all the same
 
     try:
         yield told
