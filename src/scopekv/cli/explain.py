@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -60,13 +61,9 @@ def explain(
     headers = {"Authorization": f"Bearer {key}"}
     base = url.rstrip("/").removesuffix("/v1")
     try:
-        http = JsonHttp(
-            base,
-            what="the gateway",
-            ca_file=None,
-            timeout_seconds=SECONDS_MAX,
-        )
-        status, answer = http.call("POST", "/v1/scopekv/explain", headers, body)
+        http = JsonHttp(base, what="the gateway", ca_file=None, timeout_seconds=SECONDS_MAX)
+        with contextlib.closing(http):
+            status, answer = http.call("POST", "/v1/scopekv/explain", headers, body)
     except Unavailable as error:
         raise click.ClickException(f"{error} at {base}: start it, or name it with --url") from error
     except ScopeKVError as error:
