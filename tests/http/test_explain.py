@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from scopekv.cli.main import main
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.simulate.client import Answer
 from scopekv.simulate.stage import Stage, text_of
@@ -39,6 +42,23 @@ async def test_a_request_is_explained_against_the_callers_earlier_ones(
     assert first["tokens_lost"] > 100
     assert first["before"] != first["after"]
     assert told["cached_tokens"] == missed.cached == told["expected_tokens"]
+
+
+async def test_the_command_says_it_in_whole_lines(stage: Stage, keys: Keys) -> None:
+    rules = text_of("explained aloud", 100)
+    await stage.client.chat(keys["alice"], f"It is 11:15 now. {rules}", "hi")
+    missed = await stage.client.chat(keys["alice"], f"It is 11:16 now. {rules}", "hi")
+    call = ["explain", id_of(missed), "--url", stage.deployment.url]
+    result = await asyncio.to_thread(
+        CliRunner().invoke, main, call, env={"SCOPEKV_API_KEY": keys["alice"], "COLUMNS": "40"}
+    )
+    assert result.exit_code == 0, result.output
+    head, first, advice, *_ = result.output.splitlines()
+    assert head.endswith(f"; {missed.cached} did")
+    assert re.fullmatch(
+        r"time: \d+ tokens(, [\d.]+ s)? lost at \$\.messages\[0\]\.content, token \d+", first
+    )
+    assert advice.startswith("    move the date or time")
 
 
 async def test_streams_and_every_api_are_remembered(stage: Stage, keys: Keys) -> None:

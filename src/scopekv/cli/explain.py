@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Column, Table
 
 from scopekv.adapters.json_http import JsonHttp
 from scopekv.cli.options import json_option
@@ -62,13 +61,9 @@ def explain(
     headers = {"Authorization": f"Bearer {key}"}
     base = url.rstrip("/").removesuffix("/v1")
     try:
-        http = JsonHttp(
-            base,
-            what="the gateway",
-            ca_file=None,
-            timeout_seconds=SECONDS_MAX,
-        )
-        status, answer = http.call("POST", "/v1/scopekv/explain", headers, body)
+        http = JsonHttp(base, what="the gateway", ca_file=None, timeout_seconds=SECONDS_MAX)
+        with contextlib.closing(http):
+            status, answer = http.call("POST", "/v1/scopekv/explain", headers, body)
     except Unavailable as error:
         raise click.ClickException(f"{error} at {base}: start it, or name it with --url") from error
     except ScopeKVError as error:
@@ -102,14 +97,13 @@ def _print(answer: dict[str, Any]) -> None:
     if not answer["causes"]:
         click.echo("Nothing was lost.")
         return
-    # A path must be readable to its end; the advice gives way.
-    table = Table("cause", Column("where", no_wrap=True), "tokens lost", "seconds", "do")
     for cause in answer["causes"]:
         sure = "" if cause["certainty"] == "confirmed" else " (suspected)"
-        where = f"{cause['path'] or '-'}\ntoken {cause['token']}"
-        seconds = "" if cause["seconds_lost"] is None else f"{cause['seconds_lost']:.2f}"
-        table.add_row(cause["code"] + sure, where, str(cause["tokens_lost"]), seconds, cause["fix"])
-    Console().print(table)
+        seconds = "" if cause["seconds_lost"] is None else f", {cause['seconds_lost']:.2f} s"
+        click.echo(
+            f"{cause['code']}{sure}: {cause['tokens_lost']} tokens{seconds} lost at "
+            f"{cause['path'] or 'the template'}, token {cause['token']}\n    {cause['fix']}"
+        )
     first = answer["causes"][0]
     if first["before"] or first["after"]:
         click.echo(f"before: {first['before']!r}\nafter:  {first['after']!r}")

@@ -11,7 +11,6 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from scopekv import __version__
 from scopekv.cli.options import data_dir_option, default_data_dir
@@ -92,7 +91,7 @@ def lint(
     scopekv lint requests.jsonl
     scopekv lint --sarif --fail-on confirmed tests/prompts/*.jsonl > prompts.sarif
 
-    "expected" is what an engine that has computed the requests before reads from its cache, exact
+    What can come from the cache is what an engine reads that has computed the requests before, exact
     for this template, tokenizer and block size, one caller, an organisation's usual rules and no
     published documents; blocks of answers come on top. "user" narrows as it does when it is sent.
     """
@@ -186,24 +185,14 @@ def _row(one: _Found) -> dict[str, Any]:
 
 
 def _print(found: Sequence[_Found]) -> None:
-    table = Table("place", "tokens", "expected", "cause", "where", "lost", "fix")
+    """As compilers do, one paragraph a request: no column is too narrow for a path or advice."""
     for one in found:
-        row = (f"{Path(one.file).name}:{one.line}", str(one.diagnosis.prompt_tokens))
-        causes = _causes(one)
-        for cause in causes:
-            where = f"{cause.path or 'template'}, token {cause.token}"
+        expected, tokens = one.diagnosis.expected_tokens, one.diagnosis.prompt_tokens
+        click.echo(f"{one.file}:{one.line}: {expected} of {tokens} tokens can come from the cache")
+        for cause in _causes(one):
             what = cause.code.value + ("" if cause.certainty is Certainty.CONFIRMED else " ?")
-            table.add_row(
-                *row,
-                str(one.diagnosis.expected_tokens),
-                what,
-                where,
-                str(cause.tokens_lost),
-                cause.fix,
-            )
-        if not causes:
-            table.add_row(*row, str(one.diagnosis.expected_tokens), "-", "", "", "")
-    Console().print(table)
+            where = f"{cause.path or 'template'}, token {cause.token}"
+            click.echo(f"    {what}: {cause.tokens_lost} tokens lost at {where}\n    {cause.fix}")
 
 
 def _sarif(found: Sequence[_Found]) -> dict[str, Any]:
