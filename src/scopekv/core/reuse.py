@@ -50,7 +50,8 @@ class Use:
 
 
 class ReuseModel(Generic[K]):
-    """Learns online. Memory: bounded by GHOSTS_MAX, and by steps and kinds within the horizon.
+    """Learns online, of one account. Memory: bounded by GHOSTS_MAX, and by steps and kinds within
+    the horizon.
 
     Cost: amortised O(1) a use, O(kinds * BUCKETS^2) a refresh.
     """
