@@ -44,7 +44,10 @@ class _Fitted(ReuseModel[int]):
 
 
 def fitted_policy(requests: Sequence[TracedRequest], blocks: int) -> ScopedPolicy[int]:
-    """Ours with counts of the whole trace, for a cache of so many blocks. Reads it once."""
+    """Ours with counts of the whole trace, for a cache of so many blocks.
+
+    Reads the trace once, and holds the last use of each of its blocks.
+    """
     model = _Fitted(blocks)
     known: dict[int, Use] = {}
     for request in requests:
