@@ -26,7 +26,6 @@ from scopekv.cli.main import main as cli
 from scopekv.core.administration import AdminReason
 from scopekv.core.explaining.causes import FIXES, MissCause
 from scopekv.core.reasons import (
-    AdmissionReason,
     FetchReason,
     RouteReason,
     ScopeReason,
@@ -46,7 +45,6 @@ _REASONS: tuple[tuple[type[StrEnum], str], ...] = (
     (TicketReason, "In the engine's answer to `GET /v1/scopekv/status`, as counts."),
     (RouteReason, "`scopekv_routes_total{reason}`."),
     (FetchReason, "`scopekv:fetch_decisions_total{reason}` of the engine."),
-    (AdmissionReason, "Decided at each block that is offered to a tier."),
     (AdminReason, "In the audit log, beside each act of an administrator."),
     (ReceiptState, "State of a receipt; `scopekv_receipts{state}`."),
     (LineState, "State of a receipt's line: one tier of one instance."),

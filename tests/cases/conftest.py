@@ -67,7 +67,7 @@ def start(place: Place) -> Iterator[Start]:
     gates: list[Gate] = []
 
     def begin(store: ObjectStore | None = None, **settings: Any) -> TierStage:
-        names = ("admission", "namespace", "random", "broker", "clock")
+        names = ("namespace", "random", "broker", "clock")
         more = {name: settings.pop(name) for name in names if name in settings}
         small = small_settings(**{"shared": place.shared, **settings})
         stages.append(TierStage(store or place.open(), settings=small, **more))

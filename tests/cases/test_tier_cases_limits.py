@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from scopekv.core.admission import Admission
 from scopekv.simulate.sealed_tier import TierStage, link
 from scopekv.store.tier import Block
 from tests.cases.conftest import Start
@@ -21,13 +20,11 @@ BIG, SMALL, TINY = (name * 16 for name in (b"b", b"s", b"t"))
 
 
 def full(start: Start) -> TierStage:
-    return start(capacity_bytes=ROOM * OBJECT_BYTES, admission=Admission(fill_fraction=1.0))
+    return start(capacity_bytes=ROOM * OBJECT_BYTES)
 
 
 def offer(stage: TierStage, *blocks: Block) -> None:
-    """Twice: once the tier is full, a block is admitted at its second offer."""
-    for _ in range(2):
-        assert stage.store(*blocks).ok == tuple(range(len(blocks)))
+    assert stage.store(*blocks).ok == tuple(range(len(blocks)))
 
 
 def rounds(place: Place) -> int:
@@ -88,12 +85,10 @@ def test_t4_a_listing_around_an_eviction_counts_nothing_twice(
 ) -> None:
     """It shows what is forgotten and not deleted yet, or was when it began."""
     gate = Gate(place.open())
-    times = {"inventory_seconds": 0.005, "admission": Admission(fill_fraction=1.0)}
-    stage = start(gate, capacity_bytes=2 * OBJECT_BYTES, **times)
+    stage = start(gate, capacity_bytes=2 * OBJECT_BYTES, inventory_seconds=0.005)
     chain = stage.grant(link("user"), account=BIG)
     offer(stage, stage.block(chain, "0"), stage.block(chain, "1"))
     new = stage.block(chain, "2")
-    stage.store(new)  # its first offer
     job_id = stage.job()
     if moment == "before":
         gate.hold("objects")
@@ -132,7 +127,7 @@ def test_t4_a_listing_around_an_eviction_counts_nothing_twice(
 
 @pytest.mark.parametrize("room", [1, 2])
 def test_t4_a_tier_of_hardly_a_block(place: Place, start: Start, room: int) -> None:
-    stage = start(capacity_bytes=room * OBJECT_BYTES, admission=Admission(fill_fraction=1.0))
+    stage = start(capacity_bytes=room * OBJECT_BYTES)
     chain = stage.grant(link("user"))
     for number in range(8):
         block = stage.block(chain, f"{number}")

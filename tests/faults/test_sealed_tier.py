@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from scopekv.core.admission import Admission
 from scopekv.core.chains import tag
 from scopekv.simulate.object_store import SimulatedObjectStore
 from scopekv.simulate.sealed_tier import BLOCK_BYTES, TierStage, link, small_settings
@@ -25,12 +24,10 @@ def start() -> Iterator[Start]:
     stages: list[TierStage] = []
 
     def begin(store: object, **settings: object) -> TierStage:
-        admission = settings.pop("admission", None)
         more = {name: settings.pop(name) for name in ("namespace", "random") if name in settings}
         stage = TierStage(
             store,  # type: ignore[arg-type]
             settings=small_settings(**settings),  # type: ignore[arg-type]
-            admission=admission,  # type: ignore[arg-type]
             **more,  # type: ignore[arg-type]
         )
         stages.append(stage)
@@ -88,13 +85,11 @@ def test_a_slot_that_is_reused_while_it_is_sealed_is_not_kept(start: Start) -> N
 
 def test_bytes_of_a_failed_eviction_still_count(start: Start) -> None:
     store = SimulatedObjectStore()
-    full = Admission(fill_fraction=1.0)
-    stage = start(store, capacity_bytes=4 * OBJECT_BYTES, admission=full, recovery_seconds=30.0)
+    stage = start(store, capacity_bytes=4 * OBJECT_BYTES, recovery_seconds=30.0)
     chain = stage.grant(link("user"))
     stage.store(*[stage.block(chain, f"{i}") for i in range(4)])
     store.conduct.fail_writes = True
     more = stage.block(chain, "more")
-    assert stage.store(more).ok == (0,), "not admitted yet"
     assert stage.store(more).ok == ()
     assert stage.tier.counters()["used_bytes"] == store.used_bytes() == 4 * OBJECT_BYTES
 

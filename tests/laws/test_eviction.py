@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from scopekv.core.eviction import (
     GreedyDual,
     LearnedReuse,
     LruPolicy,
+    Order,
+    Recency,
     ScopedPolicy,
     Shares,
 )
@@ -23,6 +26,7 @@ from tests.reference.eviction import ReferencePolicy
 CAPACITY = 60
 ACCOUNTS = [bytes([number]) * 16 for number in range(4)]
 SHARES = Shares(CAPACITY)
+ORDERS = ["recency", "greedy_dual", "learned"]
 
 # (what, which block, which parent, account, size, cost): one list is a whole life of a cache.
 moves = st.lists(
@@ -147,11 +151,16 @@ def lawful_leaf(cache: Cache, account: bytes) -> bool:
 def policy_of(kind: str, shares: Shares = SHARES) -> EvictionPolicy[int]:
     if kind == "lru":
         return LruPolicy()
-    learned = kind == "learned"
-    return ScopedPolicy(shares, LearnedReuse(shares.capacity_bytes) if learned else GreedyDual())
+    return ScopedPolicy(shares, order_of(kind, shares.capacity_bytes))
 
 
-@pytest.mark.parametrize("kind", ["lru", "greedy_dual", "learned"])
+def order_of(kind: str, capacity: int) -> Order[Any]:
+    if kind == "learned":
+        return LearnedReuse(capacity)
+    return GreedyDual() if kind == "greedy_dual" else Recency()
+
+
+@pytest.mark.parametrize("kind", ["lru", *ORDERS])
 @given(script=moves)
 def test_eviction_keeps_every_law(kind: str, script: Moves) -> None:
     cache = Cache(policy_of(kind))
@@ -174,7 +183,7 @@ def test_eviction_keeps_every_law(kind: str, script: Moves) -> None:
         assert sum(e.size_bytes for e in cache.entries.values()) <= CAPACITY
 
 
-@pytest.mark.parametrize("kind", ["greedy_dual", "learned"])
+@pytest.mark.parametrize("kind", ORDERS)
 @given(script=moves, kept=st.sets(st.integers(0, 60), max_size=4))
 def test_protected_blocks_and_their_ancestors_are_no_victims(
     kind: str, script: Moves, kept: set[int]
@@ -223,7 +232,7 @@ def test_the_policy_answers_as_the_reference_does(script: Moves, kept: set[int],
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_the_policy_answers_as_the_reference_over_a_long_life(seed: int) -> None:
-    """Long enough for accounts to rest, be idle, give, and come back."""
+    """Long enough for accounts to rest, give, and come back."""
     draw = random.Random(seed)
     cache, obvious = Cache(ScopedPolicy(SHARES)), ReferencePolicy(SHARES)
     busy = draw.sample(ACCOUNTS, 2)
@@ -250,16 +259,14 @@ def test_the_policy_answers_as_the_reference_over_a_long_life(seed: int) -> None
             obvious.insert(key, entry)
 
 
-@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("kind", ORDERS)
 @given(st.integers(1, 20), st.integers(1, 3), st.integers(5, 60))
 def test_a_flood_leaves_every_other_account_its_guarantee(
-    learned: bool, length: int, others: int, flood: int
+    kind: str, length: int, others: int, flood: int
 ) -> None:
     """Unique prompts of one account, ten capacities of them; the others do not ask at all."""
     shares = Shares(240)
-    policy: ScopedPolicy[tuple[int, int]] = ScopedPolicy(
-        shares, LearnedReuse(240) if learned else GreedyDual()
-    )
+    policy: ScopedPolicy[tuple[int, int]] = ScopedPolicy(shares, order_of(kind, 240))
     for number in range(1, others + 1):
         for depth in range(length):
             parent = (number, depth - 1) if depth else None

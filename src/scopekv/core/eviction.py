@@ -4,9 +4,9 @@ ScopedPolicy takes an account's blocks in an order of `core/lanes.py`, and leave
 goes after every cached block that continues it, so a chain goes from its tail and no block is left
 behind that nothing can reach. Between accounts:
 
-    at or below its guarantee      loses nothing to another account
-    idle, above its guarantee      gives first
-    furthest above its guarantee   gives next; the asking account may be the one
+    at or below its guarantee   loses nothing to another account
+    above it                    of those furthest above, the one whose next block to go was used
+                                longest ago gives it; the asking account may be the one
     but: an account above its guarantee evicts a block of its own that was never used again before
     another's block that was, so that a flood of unique prompts displaces itself
 """
@@ -17,28 +17,33 @@ import itertools
 from collections.abc import Collection
 from typing import Generic
 
-from scopekv.core.lanes import USES_MAX, GreedyDual, Lane, LearnedReuse, Node, Order, Rank
+from scopekv.core.lanes import USES_MAX, GreedyDual, Lane, LearnedReuse, Node, Order, Rank, Recency
 from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
 from scopekv.core.shares import Draft, Ledger, Shares
 from scopekv.errors import Misuse
 
 __all__ = [
+    "RIVALS_MAX",
     "Entry",
     "EvictionPolicy",
     "GreedyDual",
     "LearnedReuse",
     "LruPolicy",
     "Order",
+    "Recency",
     "ScopedPolicy",
     "Shares",
 ]
 
+# So many accounts furthest above their guarantee compete by age: enough to come near to what was
+# used longest ago of all that is lent, and a bound on what a victim costs.
+RIVALS_MAX = 8
 
 _LaneKey = tuple[int, tuple[int, ...]]  # size, kind
 
 
 class ScopedPolicy(Generic[K]):
-    """Recompute cost, recency, frequency, leaves first, guaranteed shares.
+    """Leaves first, by recency or another order, with guaranteed shares.
 
     Cost: O(log n) a step and a victim, amortised, times the number of different block sizes.
     With blocks of different sizes the choice is greedy: a set that would just do can be missed
@@ -47,13 +52,13 @@ class ScopedPolicy(Generic[K]):
 
     def __init__(self, shares: Shares, order: Order[K] | None = None) -> None:
         self.shares = shares
-        self._order: Order[K] = order or GreedyDual()
+        self._order: Order[K] = order or Recency()
         self._nodes: dict[K, Node[K]] = {}
         self._children: dict[K, int] = {}  # cached children, also of keys that are not cached
         self._lanes: dict[bytes, dict[_LaneKey, Lane[K]]] = {}
         self._stamps = itertools.count(1)
         self._young: dict[K, Node[K]] = {}  # leaves since the last search: most become inner
-        self._ledger = Ledger(shares.capacity_bytes)
+        self._ledger = Ledger()
         self._offered: set[K] = set()  # the last victims: their removal is an eviction
         self._serial = 0
 
@@ -77,6 +82,8 @@ class ScopedPolicy(Generic[K]):
     def touch(self, key: K) -> None:
         node = self._nodes.get(key)
         if node is not None:
+            self._serial += 1
+            node.used_at = self._serial
             node.uses = min(node.uses + 1, USES_MAX)
             before = node.size_bytes, node.kind
             self._order.touch(node)
@@ -85,7 +92,6 @@ class ScopedPolicy(Generic[K]):
                 self._lane_of(node).blocks += 1
                 node.stamp = 0
                 self._enqueue(node)
-            self._ledger.use(node.account)
 
     def remove(self, key: K) -> None:
         node = self._nodes.pop(key, None)
@@ -168,14 +174,6 @@ class ScopedPolicy(Generic[K]):
         self._offered = set(plan.taken)
         return list(plan.taken)
 
-    def worth(self, key: K) -> float:
-        node = self._nodes.get(key)
-        return node.uses * node.rate if node else 0.0
-
-    def guaranteed(self, account: bytes, size_bytes: int) -> bool:
-        guarantee = self.shares.guarantee_bytes(self._ledger.accounts_for(account))
-        return self._ledger.used_bytes(account) + size_bytes <= guarantee
-
     def used_bytes(self, account: bytes | None = None) -> int:
         return self._ledger.used_bytes(account)
 
@@ -193,7 +191,7 @@ class _Plan(Generic[K]):
         self._policy, self._account, self._protected = policy, account, protected
         self._draft = Draft(policy._ledger)
         self._guarantee = policy.shares.guarantee_bytes(policy._ledger.accounts_for(account))
-        self._idle = [name for name in policy._ledger.idle(self._guarantee) if name != account]
+        self._rivals: dict[bytes, Node[K]] = {}  # furthest above, with the next each would give
         self._gone: dict[K, int] = {}  # children that would be gone
         self._popped: list[Node[K]] = []
         self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # as far as looked at
@@ -201,22 +199,20 @@ class _Plan(Generic[K]):
 
     def choose(self) -> Node[K] | None:
         """The next block to go, or None. Take what it gives before asking again."""
-        for idle in self._idle:
-            if node := self._first(idle):
-                return node
-        own = self._first(self._account)
-        above = self._draft.used_bytes(self._account) > self._guarantee
-        while (name := self._draft.largest()) is not None:
-            node = own if name == self._account else self._first(name)
-            if node is not None:
-                if own is not None and above and own.uses == 1 and node.uses > 1:
-                    self._draft.offer(name)
-                    return own
-                return node  # `take` offers its account again
-            if self._draft.used_bytes(name) <= self._guarantee:
-                self._draft.offer(name)
+        own, draft, rivals = self._first(self._account), self._draft, self._rivals
+        while len(rivals) < RIVALS_MAX and (name := draft.largest()) is not None:
+            if draft.used_bytes(name) <= self._guarantee:
+                draft.offer(name)
                 break
-        return own
+            if node := self._first(name):
+                rivals[name] = node
+        if not rivals:
+            return own
+        oldest = min(rivals.values(), key=_used_at)
+        above = draft.used_bytes(self._account) > self._guarantee
+        if own is not None and above and own.uses == 1 and oldest.uses > 1:
+            return own
+        return oldest
 
     def _first(self, name: bytes) -> Node[K] | None:
         """The account's first block to go that it may lose to the asking one."""
@@ -256,7 +252,7 @@ class _Plan(Generic[K]):
         self._popped.append(lane.pop())
         self.taken[node.key] = None
         self._draft.take(node.account, node.size_bytes)
-        self._draft.offer(node.account)
+        self._reconsider(node.account)
         if node.parent is None:
             return
         self._gone[node.parent] = self._gone.get(node.parent, 0) + 1
@@ -268,7 +264,13 @@ class _Plan(Generic[K]):
             self._heads.pop(lane, None)
             if not parent.stamp:
                 lane.push(parent)
-            self._draft.offer(parent.account)  # it may have had nothing to give before
+            if parent.account != node.account:  # it may have had nothing to give before
+                for name in (parent.account, *self._rivals):
+                    self._reconsider(name)
+
+    def _reconsider(self, account: bytes) -> None:
+        self._rivals.pop(account, None)
+        self._draft.offer(account)
 
     def close(self) -> None:
         """Have what was taken out of heaps put back at the next search, if it is still there."""
@@ -277,3 +279,7 @@ class _Plan(Generic[K]):
         for node in self._popped:
             node.young = True
             young[node.key] = node
+
+
+def _used_at(node: Node[K]) -> int:
+    return node.used_at

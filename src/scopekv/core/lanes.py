@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import Any, Generic, Protocol
 
 from scopekv.core.lru import Entry, K
@@ -19,12 +20,13 @@ class Node(Generic[K]):
 
     __slots__ = (
         *("account", "alive", "depth", "key", "kind", "last", "parent", "pins"),
-        *("priority", "rate", "serial", "size_bytes", "stamp", "uses", "young"),
+        *("priority", "rate", "serial", "size_bytes", "stamp", "used_at", "uses", "young"),
     )
 
     def __init__(self, key: K, entry: Entry[K], serial: int) -> None:
         self.key, self.account, self.parent = key, entry.account, entry.parent
-        self.depth, self.size_bytes, self.serial = entry.depth, entry.size_bytes, serial
+        self.depth, self.size_bytes = entry.depth, entry.size_bytes
+        self.serial = self.used_at = serial  # of its first and its last use, over all blocks
         self.rate = entry.cost / entry.size_bytes
         self.uses, self.pins, self.alive, self.young = 1, 0, True, False
         self.stamp = 0
@@ -85,34 +87,68 @@ class GreedyDual(Generic[K]):
     value = rank
 
 
-class LearnedReuse(Generic[K]):
-    """By expected seconds of prefill saved per byte and time, see core/reuse.py."""
-
-    def __init__(self, capacity_bytes: int) -> None:
-        self._model: ReuseModel[K] = ReuseModel(capacity_bytes)
+class Recency(Generic[K]):
+    """What was used longest ago goes first."""
 
     def insert(self, node: Node[K], parent: Node[K] | None) -> None:
-        last = parent.last if parent is not None else None
-        node.last = self._model.first(node.key, node.size_bytes, last)
+        """Nothing to note."""
+
+    def touch(self, node: Node[K]) -> None:
+        """Nothing to note."""
+
+    def evicted(self, node: Node[K]) -> None:
+        """Nothing to learn."""
+
+    def emptied(self, account: bytes) -> None:
+        """Nothing to forget."""
+
+    def rank(self, node: Node[K]) -> Rank:
+        return (node.used_at,)
+
+    value = rank
+
+
+class LearnedReuse(Generic[K]):
+    """By expected seconds of prefill saved per byte and time, see core/reuse.py.
+
+    Each account has a model and a time of its own: nothing that another does changes in which order
+    its blocks leave (L10). Its first blocks leave as under LRU.
+    """
+
+    def __init__(
+        self, capacity_bytes: int, make: Callable[[int], ReuseModel[K]] = ReuseModel
+    ) -> None:
+        self._capacity, self._make = capacity_bytes, make
+        self._models: dict[bytes, ReuseModel[K]] = {}
+
+    def insert(self, node: Node[K], parent: Node[K] | None) -> None:
+        model = self._models.get(node.account)
+        if model is None:
+            model = self._models[node.account] = self._make(self._capacity)
+        mine = parent is not None and parent.account == node.account
+        last = parent.last if parent is not None and mine else None
+        node.last = model.first(node.key, node.size_bytes, last)
         node.kind = node.last.kind
 
     def touch(self, node: Node[K]) -> None:
         if node.last is not None:
-            node.last = self._model.again(node.last)
+            node.last = self._models[node.account].again(node.last)
             node.kind = node.last.kind
 
     def evicted(self, node: Node[K]) -> None:
         if node.last is not None:
-            self._model.left(node.key, node.last)
+            self._models[node.account].left(node.key, node.last)
 
     def emptied(self, account: bytes) -> None:
-        """What was learned is of all accounts, and stays."""
+        """An account that comes back learns anew."""
+        self._models.pop(account, None)
 
     def rank(self, node: Node[K]) -> Rank:
         return node.last.at if node.last else 0, -node.depth, node.serial
 
     def value(self, node: Node[K]) -> Rank:
-        worth = self._model.index(node.last) * node.rate if node.last else 0.0
+        model = self._models[node.account]
+        worth = model.index(node.last) * node.rate if node.last else 0.0
         return (worth, *self.rank(node))
 
 

@@ -57,12 +57,6 @@ class EvictionPolicy(Protocol[K]):
         the caller removes them. `protected` are no victims, nor are their ancestors.
         """
 
-    def worth(self, key: K) -> float:
-        """Seconds of prefill a byte of this block saves, by its uses so far; 0 if not cached."""
-
-    def guaranteed(self, account: bytes, size_bytes: int) -> bool:
-        """Whether so much more stays within what the account keeps whatever others do."""
-
     def used_bytes(self, account: bytes | None = None) -> int:
         """Bytes of one account, or of all."""
 
@@ -134,13 +128,6 @@ class LruPolicy(Generic[K]):
                 if size_bytes <= 0:
                     return found
         return None
-
-    def worth(self, key: K) -> float:
-        entry = self._entries.get(key)
-        return entry.cost / entry.size_bytes if entry else 0.0
-
-    def guaranteed(self, account: bytes, size_bytes: int) -> bool:  # noqa: ARG002 - no shares
-        return False
 
     def used_bytes(self, account: bytes | None = None) -> int:
         return sum(self._used.values()) if account is None else self._used.get(account, 0)

@@ -48,16 +48,6 @@ class FetchReason(StrEnum):
     UNKNOWN_SPEED = "unknown_speed"  # and the request is too short to try
 
 
-class AdmissionReason(StrEnum):
-    """Why a block is written to an outer tier, or not (L11)."""
-
-    ROOM = "room"  # the tier has room
-    GUARANTEED = "guaranteed"  # its account is below its share, which no pressure takes away
-    SECOND_USE = "second_use"  # it was offered before
-    WORTH_MORE = "worth_more"  # than what it displaces
-    FIRST_USE = "first_use"  # not written: nothing says that it will be read again
-
-
 class RouteReason(StrEnum):
     """Why a request went to an instance. For the operator; a client learns nothing of it (L10)."""
 

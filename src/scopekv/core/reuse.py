@@ -44,15 +44,14 @@ class Use:
 
     __slots__ = ("at", "batch", "kind", "place", "turn", "uses")
 
-    def __init__(self, at: int, uses: int, turn: int, place: int) -> None:
-        self.at, self.uses, self.turn, self.place = at, uses, turn, place
-        depth = min((place + 1).bit_length() // 2, PLACES_MAX) if uses == 1 else 0
-        self.kind: Kind = (min(uses, USES_MAX), min(turn, TURNS_MAX), depth)
+    def __init__(self, at: int, uses: int, turn: int, place: int, kind: Kind) -> None:
+        self.at, self.uses, self.turn, self.place, self.kind = at, uses, turn, place, kind
         self.batch: _Batch | None = None
 
 
 class ReuseModel(Generic[K]):
-    """Learns online. Memory: bounded by GHOSTS_MAX, and by steps and kinds within the horizon.
+    """Learns online, of one account. Memory: bounded by GHOSTS_MAX, and by steps and kinds within
+    the horizon.
 
     Cost: amortised O(1) a use, O(kinds * BUCKETS^2) a refresh.
     """
@@ -80,10 +79,10 @@ class ReuseModel(Generic[K]):
         if ghost is not None:
             return self.again(ghost)
         if parent is None:
-            return self._note(Use(self.volume, 1, 0, 0))
+            return self._note(self._use(1, 0, 0, 0))
         if parent.uses > 1:
-            return self._note(Use(self.volume, 1, parent.turn + 1, 0))
-        return self._note(Use(self.volume, 1, parent.turn, parent.place + 1))
+            return self._note(self._use(1, parent.turn + 1, 0, 0))
+        return self._note(self._use(1, parent.turn, parent.place + 1, 0))
 
     def again(self, last: Use) -> Use:
         """A block is used once more."""
@@ -91,7 +90,8 @@ class ReuseModel(Generic[K]):
         if batch is not None and not batch.over:
             _row(self._again, last.kind)[self._bucket(self.volume - last.at)] += 1.0
             batch.waiting -= 1
-        return self._note(Use(self.volume, last.uses + 1, last.turn, last.place))
+        gap = self.volume - last.at
+        return self._note(self._use(last.uses + 1, last.turn, last.place, gap))
 
     def left(self, key: K, last: Use) -> None:
         """A block was evicted: remember it for a while."""
@@ -103,6 +103,15 @@ class ReuseModel(Generic[K]):
         """Expected uses per byte of volume that the block stays from now on."""
         table = self._tables.get(last.kind)
         return table[self._bucket(self.volume - last.at)] if table else 0.0
+
+    def _use(self, uses: int, turn: int, place: int, gap: int) -> Use:
+        return Use(self.volume, uses, turn, place, self._kind(uses, turn, place, gap))
+
+    def _kind(self, uses: int, turn: int, place: int, gap: int) -> Kind:
+        """`gap`: volume since the use before. It was tried and does not tell enough to be kept."""
+        del gap
+        depth = min((place + 1).bit_length() // 2, PLACES_MAX) if uses == 1 else 0
+        return min(uses, USES_MAX), min(turn, TURNS_MAX), depth
 
     def _bucket(self, age: float) -> int:
         if age < self._edges[1]:

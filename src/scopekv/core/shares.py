@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from scopekv.errors import Misuse
 
-# An account that rests while this many times the capacity is written by others is idle.
-IDLE_CAPACITIES = 8
 _SPARE = 64
 
 
@@ -34,21 +31,19 @@ class Shares:
 
 
 class Ledger:
-    """Bytes in use by account, in order of size and of last use.
+    """Bytes in use by account, in order of size.
 
     All guarantees are equal, so the account that holds most is furthest above its guarantee.
     Cost: O(log accounts) a change, amortised.
     """
 
-    __slots__ = ("_by_size", "_changed", "_idle_bytes", "_recent", "_total", "_used", "_volume")
+    __slots__ = ("_by_size", "_changed", "_total", "_used")
 
-    def __init__(self, capacity_bytes: int) -> None:
-        self._idle_bytes = IDLE_CAPACITIES * capacity_bytes
+    def __init__(self) -> None:
         self._used: dict[bytes, int] = {}
         self._by_size: list[tuple[int, bytes]] = []  # (-bytes, account); most are out of date
         self._changed: set[bytes] = set()  # accounts whose entry is out of date
-        self._recent: OrderedDict[bytes, int] = OrderedDict()  # account: volume at its last use
-        self._total = self._volume = 0
+        self._total = 0
 
     def __len__(self) -> int:
         return len(self._used)
@@ -60,14 +55,7 @@ class Ledger:
         """How many share the guaranteed part when `account` asks."""
         return len(self._used) + (account not in self._used)
 
-    def use(self, account: bytes) -> None:
-        """Note that a block of the account was read or written."""
-        self._recent[account] = self._volume
-        self._recent.move_to_end(account)
-
     def add(self, account: bytes, size_bytes: int) -> None:
-        self._volume += size_bytes
-        self.use(account)
         self._change(account, size_bytes)
 
     def take(self, account: bytes, size_bytes: int) -> None:
@@ -82,7 +70,6 @@ class Ledger:
         else:
             self._changed.discard(account)
             self._used.pop(account, None)
-            self._recent.pop(account, None)
 
     def by_size(self) -> list[tuple[int, bytes]]:
         """A heap of (-bytes, account) that has every account's present size, and old ones."""
@@ -99,21 +86,6 @@ class Ledger:
         if len(self._by_size) > 4 * len(self._used) + _SPARE:
             self._by_size[:] = [(-size, name) for name, size in self._used.items()]
             heapq.heapify(self._by_size)
-
-    def idle(self, above_bytes: int) -> list[bytes]:
-        """Accounts at rest that hold more than `above_bytes`, longest at rest first.
-
-        Those at rest with less are looked at once, and not again before their next use.
-        """
-        found: list[bytes] = []
-        content: list[bytes] = []
-        for account, volume in self._recent.items():
-            if self._volume - volume <= self._idle_bytes:
-                break
-            (found if self._used[account] > above_bytes else content).append(account)
-        for account in content:
-            del self._recent[account]
-        return found
 
 
 class Draft:

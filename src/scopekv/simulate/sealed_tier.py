@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from scopekv.core.admission import Admission
 from scopekv.core.blocks import Fingerprint
 from scopekv.core.chains import Chain, Link
 from scopekv.core.eviction import ScopedPolicy, Shares
@@ -69,7 +68,6 @@ class TierStage:
         broker: SimulatedBroker | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        admission: Admission | None = None,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.store_ = store
@@ -86,7 +84,6 @@ class TierStage:
             policy=ScopedPolicy(Shares(self.settings.capacity_bytes)),
             clock=clock,
             monotonic=monotonic,
-            admission=admission,
             random=random,
         )
         self._job_id = 0

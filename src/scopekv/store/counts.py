@@ -9,7 +9,7 @@ from collections.abc import Callable
 from scopekv.core.fetching import TierMeter, TierSpeed
 
 COUNTERS = (
-    "hits", "misses", "loaded", "load_misses", "stored", "skipped", "not_admitted", "no_room",
+    "hits", "misses", "loaded", "load_misses", "stored", "skipped", "no_room",
     "dropped", "corrupt", "quarantined", "evicted", "expired", "purged", "errors", "stalls",
     "suspensions", "manifest_bad", "bytes_read", "bytes_written",
 )  # fmt: skip

@@ -136,17 +136,6 @@ class Index:
             self._policy.pin(key)
             return victims
 
-    def guaranteed(self, entry: Entry[ObjectKey]) -> bool:
-        """Whether the block stays within its account's guaranteed share."""
-        with self._lock:
-            return self._policy.guaranteed(entry.account, entry.size_bytes)
-
-    def victim_worth(self, entry: Entry[ObjectKey]) -> float | None:
-        """Seconds of prefill per byte of the best block that would have to go; None if unknown."""
-        with self._lock:
-            victims = self._victims(entry)
-            return max(map(self._policy.worth, victims)) if victims else None
-
     def is_block(self, key: ObjectKey, block: int) -> None:
         """Note which block (short hash) an object holds, if it is there."""
         with self._lock:

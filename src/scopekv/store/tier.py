@@ -5,7 +5,7 @@ janitor keeps order, and a tier in trouble is suspended until a probe finds it w
 
     lookup   keyring -> address -> index, or a check on a worker
     load     worker: get -> open in its buffer -> copy into the slot if still wanted
-    store    admission -> worker: seal -> evict -> put
+    store    is it new? -> worker: seal -> evict -> put
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from scopekv.core.admission import Admission
 from scopekv.core.blocks import Fingerprint
 from scopekv.core.chains import Tag
 from scopekv.core.events import OuterTier, medium_of
@@ -59,7 +58,6 @@ class SealedTier:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         random: Callable[[int], bytes] = os.urandom,
-        admission: Admission | None = None,
         threaded: bool = True,
     ) -> None:
         """Without `threaded` nothing goes on but in `turns`, in the calling thread."""
@@ -80,7 +78,7 @@ class SealedTier:
         )
         self._keyring = keyring
         self._mover = Mover(parts)
-        self._offers = Offers(parts, settings, admission or Admission())
+        self._offers = Offers(parts, settings)
         size_bytes = parts.objects.object_bytes
         self._workers = Workers(settings, size_bytes, monotonic, threaded=threaded)
         self._checks = PresenceChecks(parts, self._workers, settings)
@@ -164,7 +162,7 @@ class SealedTier:
             entry = self._offers.entry(block, address, before)
             before = (block, address.key, entry.depth)
             self._parts.index.is_block(address.key, address.block)
-            if not self._offers.worth_storing(address, entry):
+            if not self._offers.is_new(address):
                 self._skip(job, index)
                 continue
             run = partial(self._mover.store, job, index, address, entry)

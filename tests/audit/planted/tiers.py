@@ -115,10 +115,6 @@ def _oldest_first(
     return found if size_bytes <= 0 else None
 
 
-def _welcome(_self: ScopedPolicy[ObjectKey], _account: bytes, _size_bytes: int) -> bool:
-    return True
-
-
 PLANTED = {
     "name_unkeyed": Planted(
         "an object's name is a plain hash: whoever guesses a prompt can confirm it",
@@ -173,6 +169,6 @@ PLANTED = {
     "cross_tenant_eviction": Planted(
         "no tenant has a guaranteed share: a flood evicts everybody's blocks",
         "timing.flooding",
-        switch(ScopedPolicy, victims=_oldest_first, guaranteed=_welcome),
+        switch(ScopedPolicy, victims=_oldest_first),
     ),
 }

@@ -17,6 +17,7 @@ from scopekv.simulate.policies import (
     Future,
     OptimalPolicy,
     S3FifoPolicy,
+    fitted_policy,
 )
 from scopekv.simulate.replay import ReplayedCache, Tally, Walk, replay
 from scopekv.simulate.traces import TracedRequest, open_trace
@@ -113,6 +114,7 @@ POLICIES: dict[str, Make] = {
     "lru": lambda _: LruPolicy(),
     "arc": ArcPolicy,
     "s3-fifo": S3FifoPolicy,
+    "recency": lambda blocks: ScopedPolicy(Shares(blocks)),
     "gdsf": lambda blocks: ScopedPolicy(Shares(blocks), GreedyDual()),
     "learned": lambda blocks: ScopedPolicy(Shares(blocks), LearnedReuse(blocks)),
 }
@@ -153,3 +155,24 @@ def test_arc_keeps_what_was_used_twice_from_a_scan() -> None:
 def test_a_cache_without_room_is_refused() -> None:
     with pytest.raises(Misuse, match="1 block or more"):
         ReplayedCache(LruPolicy(), 0)
+
+
+def test_leaves_first_by_last_use_finds_what_lru_finds() -> None:
+    """What the tiers use, with one account: not more than half a point below (the goal)."""
+    trace, blocks = requests("synthetic")[:600], 1500
+    plain = replay(trace, LruPolicy(), blocks, walk=Walk.TAIL_FIRST)
+    ours = replay(trace, ScopedPolicy(Shares(blocks)), blocks)
+    assert ours.token_hit_rate > plain.token_hit_rate - 0.005
+
+
+def test_a_fitted_policy_knows_from_the_first_request_what_comes_again() -> None:
+    """Talks whose second turn follows after more strangers than fit: LRU finds none of them."""
+    turns = [
+        chain(*range(1000 * talk, 1000 * talk + 2 + turn)) for talk in range(60) for turn in (0, 1)
+    ]
+    strangers = [chain(*range(10**6 + 100 * n, 10**6 + 100 * n + 40)) for n in range(120)]
+    trace = [one for pair in zip(turns, strangers, strict=True) for one in pair]
+    fitted = replay(trace[:60], fitted_policy(trace, 32), 32)
+    plain = replay(trace[:60], LruPolicy(), 32, walk=Walk.TAIL_FIRST)
+    assert fitted.hit_tokens > plain.hit_tokens
+    assert fitted_policy(trace, 32).victims(1, b"") is None, "nothing is cached yet"

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from scopekv.core.admission import Admission
 from scopekv.core.chains import Tag, tag
 from scopekv.errors import ConfigError, Misuse
 from scopekv.simulate.object_store import SimulatedObjectStore
@@ -26,12 +25,10 @@ def start(store: SimulatedObjectStore) -> Iterator[Start]:
     stages: list[TierStage] = []
 
     def begin(at: SimulatedObjectStore = store, **settings: object) -> TierStage:
-        admission = settings.pop("admission", None)
         stages.append(
             TierStage(
                 at,
-                settings=small_settings(**settings),  # type: ignore[arg-type]
-                admission=admission,  # type: ignore[arg-type]
+                settings=small_settings(**{"stall_seconds": 60.0, **settings}),  # type: ignore[arg-type]
             )
         )
         return stages[-1].ready()
@@ -164,28 +161,23 @@ def test_a_slot_of_a_wrong_size_is_misuse(start: Start) -> None:
         stage.tier.load(1, [Block(chain, b"h" * 32, 0, memoryview(bytes(BLOCK_BYTES)))])
 
 
-def test_under_pressure_the_first_offer_is_not_written(
-    start: Start, store: SimulatedObjectStore
-) -> None:
-    stage = start(capacity_bytes=4 * OBJECT_BYTES, admission=Admission(fill_fraction=0.5))
+def test_a_full_tier_takes_a_block_at_its_first_offer(start: Start) -> None:
+    """The next turn of a conversation comes once; a second offer would be too late for it."""
+    stage = start(capacity_bytes=4 * OBJECT_BYTES)
     chain = stage.grant(link("user"))
-    blocks = [stage.block(chain, f"{i}") for i in range(4)]
+    blocks = [stage.block(chain, f"{i}") for i in range(6)]
     for block in blocks:
         stage.store(block)
-    assert stage.lookup(*blocks) == [PRESENT, PRESENT, PRESENT, ABSENT], "three are guaranteed"
-    assert stage.tier.counters()["not_admitted"] == 1
-    stage.store(blocks[3])
-    assert stage.lookup(blocks[3]) == [PRESENT]
+    assert stage.lookup(*blocks) == [ABSENT] * 2 + [PRESENT] * 4
 
 
 def test_the_tail_of_a_prompt_goes_before_its_head(start: Start) -> None:
-    stage = start(capacity_bytes=4 * OBJECT_BYTES, admission=Admission(fill_fraction=1.0))
+    stage = start(capacity_bytes=4 * OBJECT_BYTES)
     chain = stage.grant(link("user"))
     prompt = [stage.block(chain, f"{i}") for i in range(4)]
     stage.store(*prompt)
-    other = [stage.block(chain, f"other {i}") for i in range(2)]
-    for _ in range(2):
-        stage.store(other[0])
+    other = [stage.block(chain, "other")]
+    stage.store(other[0])
     assert stage.lookup(*prompt) == [PRESENT, PRESENT, PRESENT, ABSENT]
 
 

@@ -86,7 +86,7 @@ def _one(run: dict[str, Any], console: Console) -> None:
             "GiB written",
             "blocks now",
             "evicted",
-            "not admitted",
+            "no room",
         ],
         [
             [
@@ -96,7 +96,7 @@ def _one(run: dict[str, Any], console: Console) -> None:
                 f"{of['written_bytes'] / _GIB:,.1f}",
                 f"{of['resident_blocks']:,}",
                 f"{of['evictions']:,}",
-                f"{of['not_admitted_blocks']:,}",
+                f"{of['no_room_blocks']:,}",
             ]
             for tier, of in run["by_tier"].items()
         ],

@@ -100,7 +100,7 @@ def _tiers(fleet: Fleet) -> dict[str, Any]:
             "stored_blocks": sum(each.stored for each in memories),
             "resident_blocks": sum(len(each) for each in memories),
             "evictions": sum(each.evicted for each in memories),
-            "not_admitted_blocks": sum(each.refused for each in memories),
+            "no_room_blocks": sum(each.refused for each in memories),
         }
     return found
 

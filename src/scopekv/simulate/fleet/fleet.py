@@ -17,7 +17,7 @@ from scopekv.simulate.fleet.placing import make_route
 from scopekv.simulate.fleet.plan import AS_BUILT, FleetPlan
 from scopekv.simulate.fleet.speeds import TIERS
 from scopekv.simulate.fleet.tenants import Placed
-from scopekv.simulate.fleet.tiers import HOST, Tiers
+from scopekv.simulate.fleet.tiers import Tiers
 from scopekv.simulate.fleet.unlimited import Unlimited
 from scopekv.simulate.traces.request import TracedRequest
 
@@ -58,9 +58,7 @@ class Fleet:
             raise Misuse(
                 f"{name} holds {tokens:.0f} tokens, less than one block of {self._block_tokens}"
             )
-        return Memory(
-            Room(blocks, policy, admits=as_built and not engine and name != HOST), self.block_bytes
-        )
+        return Memory(Room(blocks, policy), self.block_bytes)
 
     def _instance(self, number: int, remote: Memory | None) -> Instance:
         plan, name = self.plan, str(number)

@@ -6,41 +6,40 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from scopekv.core.admission import Admission, expected_worth
 from scopekv.core.eviction import (
     Entry,
     EvictionPolicy,
+    GreedyDual,
     LearnedReuse,
     LruPolicy,
+    Recency,
     ScopedPolicy,
     Shares,
 )
-from scopekv.core.reasons import AdmissionReason
 from scopekv.errors import Misuse
 from scopekv.simulate.policies import ArcPolicy, FifoPolicy, S3FifoPolicy
 
 Maker = Callable[[int, int], EvictionPolicy[int]]  # from the capacity in blocks, and in bytes
-_KEY_MASK = (1 << 128) - 1
 POLICIES: dict[str, Maker] = {
     "lru": lambda _blocks, _bytes: LruPolicy(),
     "fifo": lambda _blocks, _bytes: FifoPolicy(),
     "arc": lambda blocks, _bytes: ArcPolicy(blocks),
     "s3-fifo": lambda blocks, _bytes: S3FifoPolicy(blocks),
-    "gdsf": lambda _blocks, size: ScopedPolicy(Shares(size)),
+    "recency": lambda _blocks, size: ScopedPolicy(Shares(size), Recency()),
+    "gdsf": lambda _blocks, size: ScopedPolicy(Shares(size), GreedyDual()),
     "scopekv": lambda _blocks, size: ScopedPolicy(Shares(size), LearnedReuse(size)),
 }
-TIER_POLICY = "gdsf"  # of the tiers as they are: store/tier.py, host_policy.py
+TIER_POLICY = "recency"  # of the tiers as they are: store/tier.py, host_policy.py
 _KNOW_NO_CHAINS = frozenset(("lru", "fifo", "arc", "s3-fifo"))
 _KNOW_NO_PINS = frozenset(("fifo", "s3-fifo"))
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """`blocks`: what fits; infinite memory is `math.inf`. `admits`: new blocks are judged first."""
+    """`blocks`: what fits; infinite memory is `math.inf`."""
 
     blocks: float
     policy: str
-    admits: bool = False
 
     def __post_init__(self) -> None:
         if self.blocks < 1:
@@ -53,7 +52,7 @@ class Memory:
     """Blocks by name. Conservation: stored - evicted = len. All blocks are of one size."""
 
     __slots__ = (
-        *("_admission", "_block_bytes", "_blocks", "_capacity", "_from_tail", "_pins", "evicted"),
+        *("_block_bytes", "_blocks", "_capacity", "_from_tail", "_pins", "evicted"),
         *("policy", "refused", "reserved", "stored"),
     )
 
@@ -65,7 +64,6 @@ class Memory:
         self.policy = POLICIES[name](0 if infinite else int(room.blocks), self._capacity)
         self._from_tail = name in _KNOW_NO_CHAINS
         self._pins: dict[int, int] | None = {} if name in _KNOW_NO_PINS else None
-        self._admission = Admission() if room.admits and not infinite else None
         self.stored = self.evicted = self.refused = 0
         self.reserved = 0  # blocks in use that have no name: of answers
 
@@ -139,12 +137,10 @@ class Memory:
     def offer(
         self, names: Sequence[int], entries: Sequence[Entry[int]]
     ) -> tuple[list[int], list[int]]:
-        """Keep what is here, and of the rest what is admitted and fits: (new ones, what went)."""
+        """Keep what is here, and of the rest what fits: (new ones, what went)."""
         policy = self.policy
         self.touch([name for name in names if name in policy])
         wanted = [index for index, name in enumerate(names) if name not in policy]
-        if self._admission is not None and wanted:
-            wanted = self._admitted(self._admission, names, entries, wanted)
         if not wanted:
             return [], []
         new = [names[index] for index in wanted]
@@ -167,43 +163,3 @@ class Memory:
             if gone is not None:
                 return gone
         return []
-
-    def _admitted(
-        self,
-        admission: Admission,
-        names: Sequence[int],
-        entries: Sequence[Entry[int]],
-        wanted: list[int],
-    ) -> list[int]:
-        """Which are worth writing. What would have to go is looked up once for all of them."""
-        policy, size, capacity = self.policy, self._block_bytes, self._capacity
-        account, worth = entries[0].account, None
-        short = (len(policy) + len(wanted)) * size > capacity
-        if short and not policy.guaranteed(account, size * len(wanted)):
-            victims = policy.victims(size, account)
-            worth = max(map(policy.worth, victims)) if victims else None
-
-        def reason(index: int, more: int) -> AdmissionReason:
-            """Of one block, where `more` others have been admitted before it."""
-            entry = entries[index]
-            return admission.decide(
-                (names[index] & _KEY_MASK).to_bytes(16, "little"),
-                used_bytes=(len(policy) + more) * size,
-                size_bytes=size,
-                capacity_bytes=capacity,
-                guaranteed=policy.guaranteed(account, size * (more + 1)),
-                worth=expected_worth(cost=entry.cost, size_bytes=size, expected_uses=1.0),
-                victim_worth=worth,
-            )
-
-        last = reason(wanted[-1], len(wanted) - 1)
-        if last is AdmissionReason.ROOM or last is AdmissionReason.GUARANTEED:
-            return wanted  # then so are those before it, which ask for less
-        found: list[int] = []
-        for index in wanted[:-1]:
-            if reason(index, len(found)) is not AdmissionReason.FIRST_USE:
-                found.append(index)
-        if last is not AdmissionReason.FIRST_USE:
-            found.append(wanted[-1])
-        self.refused += len(wanted) - len(found)
-        return found

@@ -42,8 +42,8 @@ def tokens_of(text: str, kv_bytes_per_token: int) -> float:
 class FleetPlan:
     """One run. Memory is in tokens, `math.inf` for no limit; `tiers` by name, nearest first.
 
-    `policy` AS_BUILT: engine memory as vLLM's (lru), tiers with their own policy and admission;
-    any other is of every memory, and everything is admitted. `speed_up`: arrivals so many times
+    `policy` AS_BUILT: engine memory as vLLM's (lru), tiers with their own policy;
+    any other is of every memory. `speed_up`: arrivals so many times
     as fast. `warm_up`: the part of the requests that fill the caches and are in no figure.
     """
 

@@ -67,12 +67,6 @@ class Mirror:
     ) -> list[ObjectKey] | None:
         return self._policy.victims(size_bytes, account, protected)
 
-    def worth(self, key: ObjectKey) -> float:
-        return self._policy.worth(key)
-
-    def guaranteed(self, account: bytes, size_bytes: int) -> bool:
-        return self._policy.guaranteed(account, size_bytes)
-
     def used_bytes(self, account: bytes | None = None) -> int:
         return self._policy.used_bytes(account)
 

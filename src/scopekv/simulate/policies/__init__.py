@@ -2,6 +2,7 @@
 
 from scopekv.simulate.policies.arc import ArcPolicy
 from scopekv.simulate.policies.fifo import FifoPolicy
+from scopekv.simulate.policies.fitted import fitted_policy
 from scopekv.simulate.policies.optimal import Future, OptimalPolicy, ToldWhetherPolicy
 from scopekv.simulate.policies.s3fifo import S3FifoPolicy
 
@@ -12,4 +13,5 @@ __all__ = [
     "OptimalPolicy",
     "S3FifoPolicy",
     "ToldWhetherPolicy",
+    "fitted_policy",
 ]

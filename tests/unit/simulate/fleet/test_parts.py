@@ -72,7 +72,7 @@ def entries(names: list[int]) -> list[Entry[int]]:
     return [Entry(b"a", parents[n], n, 100, 0.1) for n in range(len(names))]
 
 
-@pytest.mark.parametrize("policy", ["lru", "fifo", "arc", "gdsf", "scopekv"])
+@pytest.mark.parametrize("policy", ["lru", "fifo", "arc", "recency", "gdsf", "scopekv"])
 def test_a_memory_evicts_from_the_tail_and_its_counts_add_up(policy: str) -> None:
     memory = Memory(Room(4, policy), 100)
     new, gone = memory.offer([1, 2, 3], entries([1, 2, 3]))
@@ -105,23 +105,16 @@ def test_what_is_larger_than_a_memory_is_kept_from_its_head() -> None:
     assert memory.offer(names, entries(names)) == ([], [])  # its own blocks do not make room
 
 
-def test_a_full_tier_admits_at_the_second_offer() -> None:
-    memory = Memory(Room(10, "scopekv", admits=True), 100)
-    first = list(range(9))
-    memory.offer(first, entries(first))
-    stranger: list[Entry[int]] = [Entry(b"b", None, 0, 100, 1e-9)]
-    other = [[100 + n] for n in range(40)]
-    for one in other:  # until its own guaranteed share is full as well
-        memory.offer(one, stranger)
-    refused = [one for one in other if one[0] not in memory]
-    assert memory.refused
-    assert refused
-    memory.offer(refused[-1], stranger)
-    assert refused[-1][0] in memory
+def test_a_full_tier_takes_a_block_at_its_first_offer() -> None:
+    memory = Memory(Room(10, "recency"), 100)
+    for number in range(0, 60, 6):
+        names = list(range(number, number + 6))
+        assert memory.offer(names, entries(names))[0] == names
+    assert (memory.refused, len(memory)) == (0, 10)
 
 
 def test_infinite_memory_evicts_nothing() -> None:
-    memory = Memory(Room(math.inf, "scopekv", admits=True), 100)
+    memory = Memory(Room(math.inf, "scopekv"), 100)
     for start in range(0, 10_000, 10):
         names = list(range(start, start + 10))
         memory.offer(names, entries(names))
