@@ -53,8 +53,8 @@ class Memory:
     """Blocks by name. Conservation: stored - evicted = len. All blocks are of one size."""
 
     __slots__ = (
-        *("_admission", "_block_bytes", "_blocks", "_capacity", "_from_tail", "_pins", "evicted"),
-        *("policy", "refused", "reserved", "stored"),
+        *("_admission", "_block_bytes", "_blocks", "_capacity", "_from_tail", "_here", "_pins"),
+        *("evicted", "policy", "refused", "reserved", "stored"),
     )
 
     def __init__(self, room: Room, block_bytes: int) -> None:
@@ -63,6 +63,7 @@ class Memory:
         self._capacity = 1 << 62 if infinite else int(room.blocks) * block_bytes
         name = "lru" if infinite else room.policy
         self.policy = POLICIES[name](0 if infinite else int(room.blocks), self._capacity)
+        self._here: set[int] = set()  # as the policy has them: asked of every block of a prompt
         self._from_tail = name in _KNOW_NO_CHAINS
         self._pins: dict[int, int] | None = {} if name in _KNOW_NO_PINS else None
         self._admission = Admission() if room.admits and not infinite else None
@@ -73,13 +74,13 @@ class Memory:
         return len(self.policy)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.policy
+        return name in self._here
 
     def leading(self, names: Sequence[int], start: int = 0) -> int:
         """The end of the run of blocks that are here, from `start` on."""
-        policy = self.policy
+        here = self._here
         for index in range(start, len(names)):
-            if names[index] not in policy:
+            if names[index] not in here:
                 return index
         return len(names)
 
@@ -87,15 +88,20 @@ class Memory:
         self, blocks: int, account: bytes, protected: Collection[int] = ()
     ) -> list[int] | None:
         """Evict until `blocks` more fit, and return what went; None where it cannot be."""
-        short = len(self.policy) + self.reserved + blocks - self._blocks
+        short = len(self._here) + self.reserved + blocks - self._blocks
         if short <= 0:
             return []
         if self._pins is not None:
             protected = self._pins.keys() | protected
-        victims = self.policy.victims(int(short) * self._block_bytes, account, protected)
+        policy, size = self.policy, int(short) * self._block_bytes
+        if isinstance(policy, ScopedPolicy):
+            victims = policy.evict(size, account, protected)
+        else:
+            victims = policy.victims(size, account, protected)
+            for name in victims or ():
+                policy.remove(name)
         if victims is not None:
-            for name in victims:
-                self.policy.remove(name)
+            self._here.difference_update(victims)
             self.evicted += len(victims)
         return victims
 
@@ -128,6 +134,7 @@ class Memory:
         insert, places = self.policy.insert, range(len(names))
         for index in reversed(places) if self._from_tail else places:
             insert(names[index], entries[index])
+        self._here.update(names)
         self.stored += len(names)
 
     def touch(self, names: Sequence[int]) -> None:
@@ -140,9 +147,9 @@ class Memory:
         self, names: Sequence[int], entries: Sequence[Entry[int]]
     ) -> tuple[list[int], list[int]]:
         """Keep what is here, and of the rest what is admitted and fits: (new ones, what went)."""
-        policy = self.policy
-        self.touch([name for name in names if name in policy])
-        wanted = [index for index, name in enumerate(names) if name not in policy]
+        here = self._here
+        self.touch([name for name in names if name in here])
+        wanted = [index for index, name in enumerate(names) if name not in here]
         if self._admission is not None and wanted:
             wanted = self._admitted(self._admission, names, entries, wanted)
         if not wanted:
@@ -177,31 +184,33 @@ class Memory:
     ) -> list[int]:
         """Which are worth writing. What would have to go is looked up once for all of them."""
         policy, size, capacity = self.policy, self._block_bytes, self._capacity
-        account, worth = entries[0].account, None
-        short = (len(policy) + len(wanted)) * size > capacity
+        account, worth, used = entries[0].account, None, len(self._here)
+        short = (used + len(wanted)) * size > capacity
         if short and not policy.guaranteed(account, size * len(wanted)):
             victims = policy.victims(size, account)
             worth = max(map(policy.worth, victims)) if victims else None
 
-        def reason(index: int, more: int) -> AdmissionReason:
+        def reason(index: int, more: int, guaranteed: bool) -> AdmissionReason:
             """Of one block, where `more` others have been admitted before it."""
-            entry = entries[index]
             return admission.decide(
                 (names[index] & _KEY_MASK).to_bytes(16, "little"),
-                used_bytes=(len(policy) + more) * size,
+                used_bytes=(used + more) * size,
                 size_bytes=size,
                 capacity_bytes=capacity,
-                guaranteed=policy.guaranteed(account, size * (more + 1)),
-                worth=expected_worth(cost=entry.cost, size_bytes=size, expected_uses=1.0),
+                guaranteed=guaranteed,
+                worth=expected_worth(cost=entries[index].cost, size_bytes=size, expected_uses=1.0),
                 victim_worth=worth,
             )
 
-        last = reason(wanted[-1], len(wanted) - 1)
+        guaranteed = policy.guaranteed(account, size * len(wanted))
+        last = reason(wanted[-1], len(wanted) - 1, guaranteed)
         if last is AdmissionReason.ROOM or last is AdmissionReason.GUARANTEED:
             return wanted  # then so are those before it, which ask for less
         found: list[int] = []
-        for index in wanted[:-1]:
-            if reason(index, len(found)) is not AdmissionReason.FIRST_USE:
+        guaranteed = True
+        for index in wanted[:-1]:  # once a share is full it stays so
+            guaranteed = guaranteed and policy.guaranteed(account, size * (len(found) + 1))
+            if reason(index, len(found), guaranteed) is not AdmissionReason.FIRST_USE:
                 found.append(index)
         if last is not AdmissionReason.FIRST_USE:
             found.append(wanted[-1])
