@@ -25,7 +25,7 @@ Progress = Callable[[int], None]  # requests that have arrived
 
 
 class Places(Protocol):
-    """Who sends each request: `tenants.Tenancy` or `tenants.KnownTenancy`."""
+    """Who sends each request: a tenancy of `tenants`."""
 
     orgs: int
     users: int
