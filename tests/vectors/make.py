@@ -408,13 +408,14 @@ def request_log() -> dict[str, Any]:
         Segment(40, None, Scope(ScopeKind.USER, ("org-1", "user-1"))),
     )
     packed = encode_tokens(range(100))
-    blocks, scopes = block_names(key, packed, segments, (1, 2), 32)
+    blocks, scopes = block_names(key, bytes(NAMESPACE.fingerprint()), packed, segments, (1, 2), 32)
     org, user = sender_names(key, "org-1", "user-1")
     one = LoggedRequest(NOW_MS, 100, 7, 32, blocks, scopes, org, user, 32, 12.5)
     line = encode_logged(one).decode()
     return {
         "secret": SECRET.hex(),
         "key": key.hex(),
+        "namespace": NAMESPACE.fingerprint().hex(),
         "segments": [[s.scope.kind, list(s.scope.path), s.start, s.end] for s in segments],
         "epochs": [1, 2],
         "tokens": list(range(100)),

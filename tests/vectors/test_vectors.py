@@ -282,7 +282,8 @@ def test_a_request_log_line_reads_as_it_was_written(case: dict[str, Any]) -> Non
         for kind, path, start, end in told["segments"]
     ]
     packed = encode_tokens(told["tokens"])
-    names = block_names(key, packed, segments, told["epochs"], one.block_tokens)
+    namespace = bytes.fromhex(told["namespace"])
+    names = block_names(key, namespace, packed, segments, told["epochs"], one.block_tokens)
     assert (one.blocks, one.scopes) == names
 
 

@@ -4,9 +4,9 @@
      "block_size":n,"hash_ids":["16 hex digits", ...],"scopes":[["document",3],["user",1]],
      "org":"16 hex digits","user":"16 hex digits","cached":n,"ttft_ms":x,"lost":n}
 
-`hash_ids`: of the full blocks, each over the deployment's log key, all tokens up to the block's
-end and every (scope, epoch) that overlaps them: equal exactly where one block may be reused (L1).
-So whoever can send prompts and read the log learns no more of others' text than timing of a hit.
+`hash_ids`: of the full blocks, each over the deployment's log key, the engines' namespace, all
+tokens up to the block's end and every (scope, epoch) that overlaps them: equal where one block may
+be reused (L1), so sending prompts and reading the log finds out nothing of others' own text.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def sender_names(key: bytes, org_uid: str, uid: str) -> tuple[str, str]:
 
 def block_names(
     key: bytes,
+    namespace: bytes,
     packed: bytes,
     segments: Sequence[Segment],
     epochs: Sequence[int],
@@ -85,11 +86,13 @@ def block_names(
 ) -> tuple[tuple[str, ...], tuple[tuple[ScopeKind, int], ...]]:
     """The names of a prompt's full blocks, and their kinds of scope as runs.
 
-    `packed`: its tokens, 4 bytes each. Cost: a hash a block, about 2 us.
+    `namespace`: of the engines that may share them. `packed`: its tokens, 4 bytes each.
+    Cost: a hash a block.
     """
     owners = [_owner(s.scope, epoch) for s, epoch in zip(segments, epochs, strict=True)]
     count = len(packed) // TOKEN_BYTES // block_tokens
-    state = hashlib.blake2b(key=key, digest_size=NAME_BYTES)
+    about = encode("scopekv/log-namespace/1", namespace)
+    state = hashlib.blake2b(about, key=key, digest_size=NAME_BYTES)
     names: list[str] = []
     kinds: list[ScopeKind] = []
     first = 0  # segment with the block's first token

@@ -40,6 +40,7 @@ log = logging.getLogger("scopekv.request_log")
 @dataclass(frozen=True, slots=True, repr=False)
 class _Note:
     job: Job
+    namespace: bytes
     prompt: Prompt
     epochs: tuple[int, ...]
     block_tokens: int
@@ -87,8 +88,9 @@ class RequestLog:
             return
         came = self._clock() - (time.perf_counter() - job.began) - job.waited_seconds
         block = instance.block_size or BLOCK_TOKENS
+        namespace = instance.fingerprint or str(job.body["model"]).encode()
         try:
-            self._notes.put_nowait(_Note(job, prompt, epochs, block, told, came))
+            self._notes.put_nowait(_Note(job, namespace, prompt, epochs, block, told, came))
         except queue.Full:
             self._refused += 1
 
@@ -139,7 +141,8 @@ class RequestLog:
         came = note.job.began - note.job.waited_seconds
         try:
             blocks, scopes = block_names(
-                self._key, tokens.packed, note.prompt.segments, note.epochs, note.block_tokens
+                *(self._key, note.namespace, tokens.packed),
+                *(note.prompt.segments, note.epochs, note.block_tokens),
             )
             return encode_logged(
                 LoggedRequest(
