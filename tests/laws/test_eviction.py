@@ -229,6 +229,33 @@ def test_the_policy_answers_as_the_reference_does(script: Moves, kept: set[int],
             cache.play(what, key)
 
 
+@pytest.mark.parametrize("kind", ORDERS)
+@given(script=moves, kept=st.sets(st.integers(0, 60), max_size=3), ask=st.integers(0, 30))
+def test_to_evict_is_to_remove_the_victims(
+    kind: str, script: Moves, kept: set[int], ask: int
+) -> None:
+    """One cache removes what `victims` says one by one, the other evicts: they stay alike."""
+    one, other = Cache(policy_of(kind)), Cache(policy_of(kind))
+    for what, key, parent, account, size, cost in script:
+        if what != "insert":
+            for cache in (one, other):
+                cache.play(what, cache.some(key))
+        elif key not in one.entries:
+            need = max(ask, one.need(size)) if cost else one.need(size)
+            victims = one.policy.victims(need, account, kept)
+            for victim in victims or ():
+                one.remove(victim)
+            assert isinstance(other.policy, ScopedPolicy)
+            assert other.policy.evict(need, account, kept) == victims
+            for victim in victims or ():
+                del other.entries[victim]
+                other.pins.pop(victim, None)
+            for cache in (one, other):
+                if victims is not None:
+                    cache.insert(key, entry_of(cache, key, parent, account, size, cost))
+                cache.check()
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_the_policy_answers_as_the_reference_over_a_long_life(seed: int) -> None:

@@ -16,6 +16,7 @@ from scopekv.core.blocks import block_tag
 from scopekv.core.encoding import Value, encode
 from scopekv.core.scopes import Scope, ScopeId, ScopeKind
 from tests.vectors.fixed import DOCUMENT, NAMESPACE, ORG, SECRET, SEED, USER
+from tests.vectors.request_log import request_log
 from tests.vectors.sealing import sealing
 from tests.vectors.tickets import tickets
 
@@ -166,6 +167,7 @@ MADE = {
     "tickets": tickets,
     "keys": keys,
     "sealing": sealing,
+    "request_log": request_log,
 }
 
 

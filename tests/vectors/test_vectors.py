@@ -21,8 +21,9 @@ from scopekv.adapters.ed25519 import (
 from scopekv.adapters.root_key import load_or_create
 from scopekv.core.blocks import Fingerprint, Namespace, block_tag
 from scopekv.core.chains import Chain, Link, chain_at, folder, retention_of, tag, tags_of
-from scopekv.core.encoding import Value, decode, encode
+from scopekv.core.encoding import Value, decode, encode, encode_tokens
 from scopekv.core.leases import Lease
+from scopekv.core.request_log import block_names, encode_logged, log_key, read_logged
 from scopekv.core.scopes import Scope, ScopeId, ScopeKind
 from scopekv.core.sealing import (
     ChainKeys,
@@ -32,6 +33,7 @@ from scopekv.core.sealing import (
     object_name,
     read_header,
 )
+from scopekv.core.segments import Segment
 from scopekv.core.tickets import AudienceId, KeyId, audience_id, key_id, mint, verify
 from scopekv.errors import ConfigError, Corrupt, Misuse, TicketInvalid
 from tests.vectors import make
@@ -39,7 +41,7 @@ from tests.vectors.fixed import SEED
 from tests.vectors.tickets import good_ticket
 
 HERE = Path(__file__).parent
-NAMES = ("encoding", "scopes", "blocks", "tickets", "keys", "sealing")
+NAMES = ("encoding", "scopes", "blocks", "tickets", "keys", "sealing", "request_log")
 
 
 def load(name: str) -> dict[str, Any]:
@@ -264,3 +266,25 @@ def test_the_worked_example_of_the_document_is_a_vector() -> None:
     ticket = load("tickets")["valid"][1]["ticket"]
     raw = base64.urlsafe_b64decode(ticket + "=" * (-len(ticket) % 4))
     assert written == raw.hex()
+
+
+@pytest.mark.parametrize("case", cases("request_log", "valid"))
+def test_a_request_log_line_reads_as_it_was_written(case: dict[str, Any]) -> None:
+    told = load("request_log")
+    one = read_logged(json.loads(case["line"]))
+    assert encode_logged(one).decode() == case["line"]
+    key = log_key(bytes.fromhex(told["secret"]))
+    segments = [
+        Segment(start, end, Scope(ScopeKind(kind), tuple(path)))
+        for kind, path, start, end in told["segments"]
+    ]
+    packed = encode_tokens(told["tokens"])
+    namespace = bytes.fromhex(told["namespace"])
+    names = block_names(key, namespace, packed, segments, told["epochs"], one.block_tokens)
+    assert (one.blocks, one.scopes) == names
+
+
+@pytest.mark.parametrize("case", cases("request_log", "invalid"))
+def test_what_is_no_request_log_line_is_refused(case: dict[str, Any]) -> None:
+    with pytest.raises(Misuse):
+        read_logged(json.loads(case["line"]))

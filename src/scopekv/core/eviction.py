@@ -14,12 +14,23 @@ behind that nothing can reach. Between accounts:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Generic
 
-from scopekv.core.lanes import USES_MAX, GreedyDual, Lane, LearnedReuse, Node, Order, Rank, Recency
+from scopekv.core.lanes import (
+    USES_MAX,
+    GreedyDual,
+    Lane,
+    LaneName,
+    LearnedReuse,
+    Node,
+    Order,
+    Recency,
+)
 from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
-from scopekv.core.shares import Draft, Ledger, Shares
+from scopekv.core.shares import Ledger, Shares
+from scopekv.core.victims import RIVALS_MAX, Search
 from scopekv.errors import Misuse
 
 __all__ = [
@@ -35,12 +46,6 @@ __all__ = [
     "Shares",
 ]
 
-# So many accounts furthest above their guarantee compete by age: enough to come near to what was
-# used longest ago of all that is lent, and a bound on what a victim costs.
-RIVALS_MAX = 8
-
-_LaneKey = tuple[int, tuple[int, ...]]  # size, kind
-
 
 class ScopedPolicy(Generic[K]):
     """Leaves first, by recency or another order, with guaranteed shares.
@@ -55,7 +60,7 @@ class ScopedPolicy(Generic[K]):
         self._order: Order[K] = order or Recency()
         self._nodes: dict[K, Node[K]] = {}
         self._children: dict[K, int] = {}  # cached children, also of keys that are not cached
-        self._lanes: dict[bytes, dict[_LaneKey, Lane[K]]] = {}
+        self._lanes: dict[bytes, dict[LaneName, Lane[K]]] = {}
         self._stamps = itertools.count(1)
         self._young: dict[K, Node[K]] = {}  # leaves since the last search: most become inner
         self._ledger = Ledger()
@@ -70,7 +75,7 @@ class ScopedPolicy(Generic[K]):
         parent = None if entry.parent is None else self._nodes.get(entry.parent)
         self._order.insert(node, parent)
         self._nodes[key] = node
-        self._lane_of(node).blocks += 1
+        self._join(node)
         self._ledger.add(entry.account, entry.size_bytes)
         if entry.parent is not None:
             self._children[entry.parent] = self._children.get(entry.parent, 0) + 1
@@ -85,11 +90,11 @@ class ScopedPolicy(Generic[K]):
             self._serial += 1
             node.used_at = self._serial
             node.uses = min(node.uses + 1, USES_MAX)
-            before = node.size_bytes, node.kind
+            before = node.kind
             self._order.touch(node)
-            if node.kind != before[1]:
-                self._leave(node, before)
-                self._lane_of(node).blocks += 1
+            if node.kind != before:
+                self._leave(node.account, node.lane, 1)
+                self._join(node)
                 node.stamp = 0
                 self._enqueue(node)
 
@@ -103,18 +108,10 @@ class ScopedPolicy(Generic[K]):
             self._offered.discard(key)
             self._order.evicted(node)
         self._ledger.take(node.account, node.size_bytes)
-        self._leave(node, (node.size_bytes, node.kind))
-        if not self._lanes[node.account]:
-            del self._lanes[node.account]
-            self._order.emptied(node.account)
+        self._leave(node.account, node.lane, 1)
+        self._empty(node.account)
         if node.parent is not None:
-            left = self._children[node.parent] - 1
-            if left:
-                self._children[node.parent] = left
-                return
-            del self._children[node.parent]
-            if parent := self._nodes.get(node.parent):
-                self._enqueue(parent)
+            self._orphan(node.parent, 1)
 
     def pin(self, key: K) -> None:
         if key not in self._nodes:
@@ -127,22 +124,38 @@ class ScopedPolicy(Generic[K]):
             node.pins -= 1
             self._enqueue(node)
 
-    def _lane_of(self, node: Node[K]) -> Lane[K]:
+    def _join(self, node: Node[K]) -> None:
+        """Count a block into the lane of its account, size and kind."""
         lanes = self._lanes.setdefault(node.account, {})
         name = node.size_bytes, node.kind
         lane = lanes.get(name)
         if lane is None:
-            lane = lanes[name] = Lane(self._order, self._stamps)
-        return lane
+            lane = lanes[name] = Lane(self._order, self._stamps, name)
+        lane.blocks += 1
+        node.lane = lane
 
-    def _leave(self, node: Node[K], name: _LaneKey) -> None:
-        """Count a block out of its lane."""
-        lanes = self._lanes[node.account]
-        lane = lanes[name]
-        lane.blocks -= 1
+    def _leave(self, account: bytes, lane: Lane[K], blocks: int) -> None:
+        """Count blocks out of their lane."""
+        lane.blocks -= blocks
         lane.tidy()
         if not lane.blocks:
-            del lanes[name]
+            del self._lanes[account][lane.name]
+
+    def _empty(self, account: bytes) -> None:
+        """Forget an account that holds nothing any more."""
+        if not self._lanes[account]:
+            del self._lanes[account]
+            self._order.emptied(account)
+
+    def _orphan(self, key: K, children: int) -> None:
+        """So many children of a block have gone; it may be a leaf now."""
+        left = self._children[key] - children
+        if left:
+            self._children[key] = left
+            return
+        del self._children[key]
+        if node := self._nodes.get(key):
+            self._enqueue(node)
 
     def _enqueue(self, node: Node[K]) -> None:
         if not (node.stamp or node.young or node.pins or self._children.get(node.key)):
@@ -152,27 +165,72 @@ class ScopedPolicy(Generic[K]):
     def _queue_young(self) -> None:
         for node in self._young.values():
             node.young = False
-            self._lane_of(node).push(node)
+            node.lane.push(node)
         self._young.clear()
 
     def victims(
         self, size_bytes: int, account: bytes, protected: Collection[K] = ()
     ) -> list[K] | None:
+        search = self._search(size_bytes, account, protected)
+        if search is None:
+            return None
+        found = [node.key for node in search.taken]
+        self._put_back(search.taken)
+        self._offered = set(found)
+        return found
+
+    def evict(
+        self, size_bytes: int, account: bytes, protected: Collection[K] = ()
+    ) -> list[K] | None:
+        """`victims`, and `remove` of each. Cheaper: what is found need not be put back first."""
+        search = self._search(size_bytes, account, protected)
+        if search is None:
+            return None
+        found, lanes = [], Counter[tuple[bytes, Lane[K]]]()
+        for node in search.taken:
+            del self._nodes[node.key]
+            node.alive = False
+            lanes[node.account, node.lane] += 1
+            self._order.evicted(node)
+            found.append(node.key)
+        for (name, lane), blocks in lanes.items():
+            self._leave(name, lane, blocks)
+        for name, taken in search.draft.taken():
+            self._ledger.take(name, taken)
+            self._empty(name)
+        for key, children in search.gone.items():
+            self._orphan(key, children)
+        self._offered = set()
+        return found
+
+    def _search(
+        self, size_bytes: int, account: bytes, protected: Collection[K]
+    ) -> Search[K] | None:
+        """One that found enough; what it took is out of its heap, and nowhere else yet."""
         if size_bytes > self._ledger.used_bytes():
             return None
         self._queue_young()
-        plan = _Plan(self, account, protected)
+        search = Search(
+            *(self._nodes, self._children, self._lanes, self._order, self._ledger),
+            account=account,
+            guarantee=self.shares.guarantee_bytes(self._ledger.accounts_for(account)),
+            protected=protected,
+        )
         try:
-            while size_bytes > 0:
-                node = plan.choose()
-                if node is None:
-                    return None
-                plan.take(node)
-                size_bytes -= node.size_bytes
+            enough = search.run(size_bytes)
         finally:
-            plan.close()
-        self._offered = set(plan.taken)
-        return list(plan.taken)
+            search.draft.close()
+        self._put_back(search.passed)
+        if not enough:
+            self._put_back(search.taken)
+            return None
+        return search
+
+    def _put_back(self, nodes: Iterable[Node[K]]) -> None:
+        """Have them in their heaps again at the next search, if they are still there."""
+        for node in nodes:
+            node.young = True
+            self._young[node.key] = node
 
     def used_bytes(self, account: bytes | None = None) -> int:
         return self._ledger.used_bytes(account)
@@ -182,104 +240,3 @@ class ScopedPolicy(Generic[K]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._nodes
-
-
-class _Plan(Generic[K]):
-    """One search for victims: what would be gone, and what must be put back in its heap."""
-
-    def __init__(self, policy: ScopedPolicy[K], account: bytes, protected: Collection[K]) -> None:
-        self._policy, self._account, self._protected = policy, account, protected
-        self._draft = Draft(policy._ledger)
-        self._guarantee = policy.shares.guarantee_bytes(policy._ledger.accounts_for(account))
-        self._rivals: dict[bytes, Node[K]] = {}  # furthest above, with the next each would give
-        self._gone: dict[K, int] = {}  # children that would be gone
-        self._popped: list[Node[K]] = []
-        self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # as far as looked at
-        self.taken: dict[K, None] = {}
-
-    def choose(self) -> Node[K] | None:
-        """The next block to go, or None. Take what it gives before asking again."""
-        own, draft, rivals = self._first(self._account), self._draft, self._rivals
-        while len(rivals) < RIVALS_MAX and (name := draft.largest()) is not None:
-            if draft.used_bytes(name) <= self._guarantee:
-                draft.offer(name)
-                break
-            if node := self._first(name):
-                rivals[name] = node
-        if not rivals:
-            return own
-        oldest = min(rivals.values(), key=_used_at)
-        above = draft.used_bytes(self._account) > self._guarantee
-        if own is not None and above and own.uses == 1 and oldest.uses > 1:
-            return own
-        return oldest
-
-    def _first(self, name: bytes) -> Node[K] | None:
-        """The account's first block to go that it may lose to the asking one."""
-        slack = self._draft.used_bytes(name)
-        if name != self._account:
-            slack -= self._guarantee
-        best: tuple[Rank, Node[K]] | None = None
-        heads = self._heads
-        for (size, _), lane in self._policy._lanes.get(name, {}).items():
-            if size > slack:
-                continue
-            if lane not in heads:
-                node = self._settle(lane)
-                heads[lane] = None if node is None else (self._policy._order.value(node), node)
-            head = heads[lane]
-            if head is not None and (best is None or head[0] < best[0]):
-                best = head
-        return None if best is None else best[1]
-
-    def _settle(self, lane: Lane[K]) -> Node[K] | None:
-        """The head of a lane that may go; it stays in its place."""
-        children = self._policy._children
-        while (node := lane.head()) is not None:
-            if node.pins or children.get(node.key, 0) > self._gone.get(node.key, 0):
-                lane.pop()
-            elif node.key in self._protected:
-                self._popped.append(lane.pop())
-            else:
-                return node
-        return None
-
-    def take(self, node: Node[K]) -> None:
-        """Count the block as gone; its parent may be next."""
-        # It is the head of its lane: `choose` has just looked at it.
-        lane = self._policy._lane_of(node)
-        del self._heads[lane]
-        self._popped.append(lane.pop())
-        self.taken[node.key] = None
-        self._draft.take(node.account, node.size_bytes)
-        self._reconsider(node.account)
-        if node.parent is None:
-            return
-        self._gone[node.parent] = self._gone.get(node.parent, 0) + 1
-        parent = self._policy._nodes.get(node.parent)
-        if parent is None or parent.pins or parent.key in self._protected:
-            return
-        if self._gone[node.parent] == self._policy._children[node.parent]:
-            lane = self._policy._lane_of(parent)
-            self._heads.pop(lane, None)
-            if not parent.stamp:
-                lane.push(parent)
-            if parent.account != node.account:  # it may have had nothing to give before
-                for name in (parent.account, *self._rivals):
-                    self._reconsider(name)
-
-    def _reconsider(self, account: bytes) -> None:
-        self._rivals.pop(account, None)
-        self._draft.offer(account)
-
-    def close(self) -> None:
-        """Have what was taken out of heaps put back at the next search, if it is still there."""
-        self._draft.close()
-        young = self._policy._young
-        for node in self._popped:
-            node.young = True
-            young[node.key] = node
-
-
-def _used_at(node: Node[K]) -> int:
-    return node.used_at

@@ -13,15 +13,17 @@ USES_MAX = 4  # what was loved long ago must be able to leave
 _SPARE = 64
 
 Rank = tuple[float, ...]
+LaneName = tuple[int, tuple[int, ...]]  # size, kind
 
 
 class Node(Generic[K]):
     """A cached block and where it stands. `stamp`: of its entry in a heap; 0: it is in none."""
 
     __slots__ = (
-        *("account", "alive", "depth", "key", "kind", "last", "parent", "pins"),
+        *("account", "alive", "depth", "key", "kind", "lane", "last", "parent", "pins"),
         *("priority", "rate", "serial", "size_bytes", "stamp", "used_at", "uses", "young"),
     )
+    lane: Lane[K]  # that counts it, from its insertion on
 
     def __init__(self, key: K, entry: Entry[K], serial: int) -> None:
         self.key, self.account, self.parent = key, entry.account, entry.parent
@@ -155,14 +157,15 @@ class LearnedReuse(Generic[K]):
 class Lane(Generic[K]):
     """An account's leaves of one size and kind, in a heap that is put right when looked at.
 
+    `name`: among the account's lanes. `blocks`: of that size and kind, leaves or not.
     Ranks only rise, so an entry that is out of date stands too early, never too late. An entry
     counts while its stamp is its node's.
     """
 
-    __slots__ = ("_order", "_stamps", "blocks", "heap")
+    __slots__ = ("_order", "_stamps", "blocks", "heap", "name")
 
-    def __init__(self, order: Order[K], stamps: Any) -> None:
-        self._order, self._stamps = order, stamps
+    def __init__(self, order: Order[K], stamps: Any, name: LaneName) -> None:
+        self._order, self._stamps, self.name = order, stamps, name
         self.heap: list[tuple[Rank, int, Node[K]]] = []
         self.blocks = 0
 

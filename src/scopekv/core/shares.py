@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scopekv.errors import Misuse
@@ -56,14 +57,13 @@ class Ledger:
         return len(self._used) + (account not in self._used)
 
     def add(self, account: bytes, size_bytes: int) -> None:
-        self._change(account, size_bytes)
+        self._total += size_bytes
+        self._used[account] = self._used.get(account, 0) + size_bytes
+        self._changed.add(account)
 
     def take(self, account: bytes, size_bytes: int) -> None:
-        self._change(account, -size_bytes)
-
-    def _change(self, account: bytes, by: int) -> None:
-        self._total += by
-        used = self._used.get(account, 0) + by
+        self._total -= size_bytes
+        used = self._used[account] - size_bytes
         if used:
             self._used[account] = used
             self._changed.add(account)
@@ -91,10 +91,10 @@ class Ledger:
 class Draft:
     """A ledger as it would be after some takes. Changes no figure of the ledger."""
 
-    __slots__ = ("_heap", "_held", "_ledger", "_offered", "_out", "_used")
+    __slots__ = ("_before", "_heap", "_held", "_ledger", "_offered", "_out", "_used")
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        self._ledger, self._before = ledger, ledger._used
         self._heap = ledger.by_size()
         self._used: dict[bytes, int] = {}  # where it differs from the ledger
         self._out: set[bytes] = set()  # accounts whose entry was popped
@@ -103,7 +103,7 @@ class Draft:
 
     def used_bytes(self, account: bytes) -> int:
         used = self._used.get(account)
-        return self._ledger.used_bytes(account) if used is None else used
+        return self._before.get(account, 0) if used is None else used
 
     def largest(self) -> bytes | None:
         """The account that holds most; pops it: `offer` it again to have it considered again."""
@@ -135,7 +135,14 @@ class Draft:
             heapq.heappush(self._heap, (-used, account))
 
     def take(self, account: bytes, size_bytes: int) -> None:
+        """Count bytes as gone, and have the account considered again."""
         self._used[account] = self.used_bytes(account) - size_bytes
+        self.offer(account)
+
+    def taken(self) -> Iterator[tuple[bytes, int]]:
+        """(account, bytes taken from it)."""
+        for account, left in self._used.items():
+            yield account, self._before[account] - left
 
     def close(self) -> None:
         """Put the ledger's order back as it was."""

@@ -37,6 +37,7 @@ from scopekv.gateway.probes import Probes
 from scopekv.gateway.reading import Reader
 from scopekv.gateway.recording import Recorder
 from scopekv.gateway.relay import Relay
+from scopekv.gateway.request_log import RequestLog
 from scopekv.gateway.retention import Expirer
 from scopekv.gateway.revocation import Revoker
 from scopekv.gateway.routing import Router
@@ -114,6 +115,7 @@ class Gateway:
         self.remembered = recents = Recents()
         self.forgetter = Forgetter(self.access, recents)
         self.recorder = Recorder(world.tallies)
+        self.request_log = RequestLog(settings.request_log, world.scope_secret)
         explainer = Explainer(self.access, self.router, recents, settings.retention)
         relay = Relay(
             *(self.access, reader, self.probes, issuer, self.notes),
@@ -122,6 +124,7 @@ class Gateway:
             recents=recents,
             tracer=world.tracer,
             recorder=self.recorder,
+            request_log=self.request_log,
         )
         self._console = Console(
             Parts(
@@ -156,6 +159,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Look at the engines, then listen on `port`. Raises `OSError`, `ScopeKVError`."""
+        self.request_log.start()
         await self.access.refresh()
         if self.identities:
             self.identities.keys.renew()  # in the background: API keys need no provider
@@ -190,6 +194,7 @@ class Gateway:
         await self.revoker.stop()
         await self.recorder.stop()
         await self.forgetter.stop()
+        await asyncio.to_thread(self.request_log.stop)
         await self.notes.close()
         await self.locator.stop()
         await self.fleet.stop()

@@ -29,6 +29,7 @@ from scopekv.gateway.probes import Probes
 from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.reading import Job, Reader
 from scopekv.gateway.recording import Recorder
+from scopekv.gateway.request_log import RequestLog
 from scopekv.gateway.routing import Asked, Route, Router, same_text
 from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.tracing import operation, tell_route, tell_usage
@@ -75,11 +76,13 @@ class Relay:
         recents: Recents,
         tracer: Tracer,
         recorder: Recorder,
+        request_log: RequestLog,
     ) -> None:
         self._access, self._reader, self._issuer, self._notes = access, reader, issuer, notes
         self._probes = probes
         self._fleet, self._router, self._room, self._metrics = fleet, router, room, metrics
         self._recents, self._tracer, self._recorder = recents, tracer, recorder
+        self._request_log = request_log
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer a `POST` to one of the completion APIs; 429 where too many wait."""
@@ -188,6 +191,7 @@ class Relay:
         if told is not None:
             tell_usage(job, told.usage)
             self._recorder.note(job, route.instance, prompt, told)
+            self._request_log.note(job, route.instance, prompt, sending.epochs, told)
             with contextlib.suppress(Unavailable):
                 if await self._access.epoch(job.caller.private) == sending.own_epoch:
                     self._recents.add(_recent(job, route, prompt, sending, told))

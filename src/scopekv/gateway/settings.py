@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 from scopekv.compose import TracingSettings, VaultSettings
 from scopekv.core.probing import ProbeLimits
@@ -91,6 +92,21 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestLogSettings:
+    """`path` None: none is kept. A full file of `bytes_max` is renamed to PATH.1, PATH.1 to
+    PATH.2 and so on; `files_max` files are kept in all.
+    """
+
+    path: Path | None = None
+    bytes_max: int = 256 << 20
+    files_max: int = 4
+
+    def __post_init__(self) -> None:
+        if not 1 << 16 <= self.bytes_max <= 1 << 40 or not 1 <= self.files_max <= 1000:
+            raise ConfigError("[request_log] bytes_max is from 65536, files_max from 1 to 1000")
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """`registry`: a database URL, empty for the file in the data directory.
 
@@ -117,6 +133,7 @@ class GatewaySettings:
     probes: ProbeSettings = field(default_factory=ProbeSettings)
     cached_contents: CachedContentSettings = field(default_factory=CachedContentSettings)
     upstreams: tuple[UpstreamSettings, ...] = ()  # providers beside the engines
+    request_log: RequestLogSettings = field(default_factory=RequestLogSettings)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

@@ -24,6 +24,7 @@ from scopekv.gateway.settings import (
     MetricsSettings,
     ProbeAction,
     ProbeSettings,
+    RequestLogSettings,
     RoutingSettings,
 )
 from scopekv.gateway.upstreams.settings import UpstreamSection, upstream_settings
@@ -120,6 +121,19 @@ class _Tracing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = TracingSettings().sample_share
 
 
+class _RequestLog(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    path: Annotated[
+        str,
+        Meta(description="JSON lines for `scopekv simulate`, without text. Empty: none are kept."),
+    ] = ""
+    bytes_max: Annotated[
+        int, Meta(description="A full file is renamed to `PATH.1`, that to `PATH.2`, and so on.")
+    ] = RequestLogSettings().bytes_max
+    files_max: Annotated[int, Meta(description="How many files are kept in all.")] = (
+        RequestLogSettings().files_max
+    )
+
+
 class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
     """`scopekv.toml`, key by key. docs/reference/settings.md is made of these descriptions."""
 
@@ -169,6 +183,9 @@ class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
         list[UpstreamSection],
         Meta(description="Providers' APIs beside the engines, docs/upstreams.md."),
     ] = []
+    request_log: Annotated[
+        _RequestLog, Meta(description="What was served, for planning, docs/planning.md.")
+    ] = _RequestLog()
 
 
 def read_settings(path: Path) -> GatewaySettings:
@@ -184,7 +201,7 @@ def read_settings(path: Path) -> GatewaySettings:
     instances, sources = _instances(content.instances)
     built = (
         *("instances", "retention", "vault", "routing", "metrics", "tracing", "probes", "oidc"),
-        *("cached_contents", "upstreams"),
+        *("cached_contents", "upstreams", "request_log"),
     )
     rest = {
         name: getattr(content, name) for name in SettingsFile.__struct_fields__ if name not in built
@@ -202,6 +219,7 @@ def read_settings(path: Path) -> GatewaySettings:
         tracing=TracingSettings(**msgspec.structs.asdict(content.tracing)),
         sources=sources,
         probes=_probes(content.probes),
+        request_log=_request_log(content.request_log, path.parent),
         oidc=oidc_settings(content.oidc, path.parent),
         upstreams=upstream_settings(content.upstreams, path.parent),
         cached_contents=CachedContentSettings(**msgspec.structs.asdict(content.cached_contents)),
@@ -227,6 +245,12 @@ def _probes(content: _Probes) -> ProbeSettings:
     except Misuse as error:
         raise ConfigError(f"[probes] {error}") from error
     return ProbeSettings(content.action, limits, content.narrow_seconds)
+
+
+def _request_log(content: _RequestLog, folder: Path) -> RequestLogSettings:
+    """The path counts from the file's own folder."""
+    path = folder / content.path if content.path else None
+    return RequestLogSettings(path, content.bytes_max, content.files_max)
 
 
 def _vault(content: _Vault | None, folder: Path) -> VaultSettings | None:

@@ -13,7 +13,7 @@ from scopekv.simulate.fleet.identity import Identities, Isolation
 from scopekv.simulate.fleet.instance import Instance
 from scopekv.simulate.fleet.job import Job
 from scopekv.simulate.fleet.memory import TIER_POLICY, Memory, Room
-from scopekv.simulate.fleet.placing import make_route
+from scopekv.simulate.fleet.placing import make_route, outer_tiers
 from scopekv.simulate.fleet.plan import AS_BUILT, FleetPlan
 from scopekv.simulate.fleet.speeds import TIERS
 from scopekv.simulate.fleet.tenants import Placed
@@ -25,7 +25,7 @@ Progress = Callable[[int], None]  # requests that have arrived
 
 
 class Places(Protocol):
-    """Who sends each request: `tenants.Tenancy` or `tenants.KnownTenancy`."""
+    """Who sends each request: a tenancy of `tenants`."""
 
     orgs: int
     users: int
@@ -44,7 +44,9 @@ class Fleet:
         self._identities = Identities(plan.isolation, orgs=orgs, users=users)
         self._everyones = Identities(Isolation.NONE, orgs=orgs, users=users)
         self.allowed, self.oracle = Unlimited(), Unlimited()
-        self.route = make_route(plan.route, plan.instances, plan.seed)
+        speeds = {tier: plan.speeds.speed_of(tier) for tier in plan.tiers}
+        outer = outer_tiers(speeds, block_tokens, self.block_bytes)
+        self.route = make_route(plan.route, plan.instances, plan.seed, outer)
         self._curve = plan.speeds.prefill.curve()
         remote = self._memory("remote", plan.tiers["remote"]) if "remote" in plan.tiers else None
         self.instances = [self._instance(number, remote) for number in range(plan.instances)]

@@ -52,8 +52,8 @@ class Memory:
     """Blocks by name. Conservation: stored - evicted = len. All blocks are of one size."""
 
     __slots__ = (
-        *("_block_bytes", "_blocks", "_capacity", "_from_tail", "_pins", "evicted"),
-        *("policy", "refused", "reserved", "stored"),
+        *("_block_bytes", "_blocks", "_capacity", "_from_tail", "_here", "_pins"),
+        *("evicted", "policy", "refused", "reserved", "stored"),
     )
 
     def __init__(self, room: Room, block_bytes: int) -> None:
@@ -62,6 +62,7 @@ class Memory:
         self._capacity = 1 << 62 if infinite else int(room.blocks) * block_bytes
         name = "lru" if infinite else room.policy
         self.policy = POLICIES[name](0 if infinite else int(room.blocks), self._capacity)
+        self._here: set[int] = set()  # as the policy has them: asked of every block of a prompt
         self._from_tail = name in _KNOW_NO_CHAINS
         self._pins: dict[int, int] | None = {} if name in _KNOW_NO_PINS else None
         self.stored = self.evicted = self.refused = 0
@@ -71,13 +72,13 @@ class Memory:
         return len(self.policy)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.policy
+        return name in self._here
 
     def leading(self, names: Sequence[int], start: int = 0) -> int:
         """The end of the run of blocks that are here, from `start` on."""
-        policy = self.policy
+        here = self._here
         for index in range(start, len(names)):
-            if names[index] not in policy:
+            if names[index] not in here:
                 return index
         return len(names)
 
@@ -85,15 +86,20 @@ class Memory:
         self, blocks: int, account: bytes, protected: Collection[int] = ()
     ) -> list[int] | None:
         """Evict until `blocks` more fit, and return what went; None where it cannot be."""
-        short = len(self.policy) + self.reserved + blocks - self._blocks
+        short = len(self._here) + self.reserved + blocks - self._blocks
         if short <= 0:
             return []
         if self._pins is not None:
             protected = self._pins.keys() | protected
-        victims = self.policy.victims(int(short) * self._block_bytes, account, protected)
+        policy, size = self.policy, int(short) * self._block_bytes
+        if isinstance(policy, ScopedPolicy):
+            victims = policy.evict(size, account, protected)
+        else:
+            victims = policy.victims(size, account, protected)
+            for name in victims or ():
+                policy.remove(name)
         if victims is not None:
-            for name in victims:
-                self.policy.remove(name)
+            self._here.difference_update(victims)
             self.evicted += len(victims)
         return victims
 
@@ -126,6 +132,7 @@ class Memory:
         insert, places = self.policy.insert, range(len(names))
         for index in reversed(places) if self._from_tail else places:
             insert(names[index], entries[index])
+        self._here.update(names)
         self.stored += len(names)
 
     def touch(self, names: Sequence[int]) -> None:
@@ -138,9 +145,9 @@ class Memory:
         self, names: Sequence[int], entries: Sequence[Entry[int]]
     ) -> tuple[list[int], list[int]]:
         """Keep what is here, and of the rest what fits: (new ones, what went)."""
-        policy = self.policy
-        self.touch([name for name in names if name in policy])
-        wanted = [index for index, name in enumerate(names) if name not in policy]
+        here = self._here
+        self.touch([name for name in names if name in here])
+        wanted = [index for index, name in enumerate(names) if name not in here]
         if not wanted:
             return [], []
         new = [names[index] for index in wanted]

@@ -2,8 +2,8 @@
 
 `Scoped` is the gateway's way over the same core: the location index fed by what instances keep and
 drop, prefixes in flight, loads and speeds learned from answers, `core.routing.choose`. Events
-reach it at once; a real bus takes a step of the engine. What only outer tiers have is left out,
-which the gateway counts.
+reach it at once, a real bus takes a step of the engine; tiers are as fast as the model says, a real
+gateway hears what was measured.
 """
 
 from __future__ import annotations
@@ -14,18 +14,25 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
-from scopekv.core.events import Medium
-from scopekv.core.locations import LocationIndex
+from scopekv.core.events import Medium, OuterTier, OuterTiers
+from scopekv.core.fetching import Run
+from scopekv.core.locations import LocationIndex, Reach
 from scopekv.core.prefixes import MARK_TOKENS, MARKS_MAX, Mark, MarkId, PrefixesInFlight, mark_step
 from scopekv.core.reservations import InstanceLoad, Outcome
 from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, choose
+from scopekv.core.speeds import TierSpeed
 from scopekv.errors import Misuse
 from scopekv.simulate.fleet.dice import draw
 from scopekv.simulate.fleet.instance import ENGINE
 from scopekv.simulate.fleet.job import Job
-from scopekv.simulate.fleet.tiers import HOST
+from scopekv.simulate.fleet.tiers import HOST, OUTER, REMOTE
 
-_MEDIA = {ENGINE: Medium.ENGINE, HOST: Medium.HOST}
+_MEDIA = {
+    ENGINE: Medium.ENGINE,
+    HOST: Medium.HOST,
+    "disk": Medium.DIRECTORY,
+    REMOTE: Medium.VALKEY,
+}
 _MARK_BITS = 128
 _INDEX_BYTES = 1 << 30
 ROUTES = ("scopekv", "round-robin", "least-loaded", "random", "session")
@@ -47,13 +54,25 @@ class Route(Protocol):
     def ended(self, job: Job, now: float) -> None: ...
 
 
-def make_route(name: str, instances: int, seed: int) -> Route:
-    """A route by its name. Raises Misuse for a name that is none."""
+def make_route(name: str, instances: int, seed: int, outer: OuterTiers | None) -> Route:
+    """A route by its name. `outer`: of each instance. Raises Misuse for a name that is none."""
     if name == "scopekv":
-        return Scoped(instances, seed)
+        return Scoped(instances, seed, outer)
     if name in ROUTES:
         return Simple(name, instances, seed)
     raise Misuse(f"route {name[:40]!r} is none of {', '.join(ROUTES)}")
+
+
+def outer_tiers(
+    speeds: Mapping[str, TierSpeed], block_tokens: int, block_bytes: int
+) -> OuterTiers | None:
+    """What an instance with tiers of these speeds tells of them; None without outer ones."""
+    nearest = tuple(
+        OuterTier(_MEDIA[tier], REMOTE.encode() if tier == REMOTE else b"", speeds[tier])
+        for tier in OUTER
+        if tier in speeds
+    )
+    return OuterTiers(block_tokens, block_bytes, nearest) if nearest else None
 
 
 class Simple:
@@ -95,12 +114,15 @@ class Simple:
 class Scoped:
     """The gateway's routing."""
 
-    def __init__(self, instances: int, seed: int) -> None:
+    def __init__(self, instances: int, seed: int, outer: OuterTiers | None = None) -> None:
         self.reasons: Counter[str] = Counter()
         self.index = LocationIndex(_INDEX_BYTES)
+        self._outer = outer
+        self._speeds = {tier.medium: tier.speed for tier in outer.nearest} if outer else {}
         self._names = [str(number) for number in range(instances)]
         for name in self._names:
             self.index.join(name)
+            self.index.told(name, outer)
         self._loads = [InstanceLoad() for _ in self._names]
         self._in_flight = PrefixesInFlight()
         self._dice = random.Random(seed)  # noqa: S311 - breaks ties
@@ -134,16 +156,26 @@ class Scoped:
         own_from = hot_end + max(MARK_TOKENS, hot_end // 8)
         found = []
         for name, load in zip(self._names, loads, strict=True):
-            tokens = max(reaches[name].host * job.block_tokens, coming.get(name, 0))
-            crowd = 0 if tokens >= own_from else crowds.get(name, 0)
-            found.append(_candidate(name, load, CachedThere(tokens), crowd, now))
+            there, soon = self._there(reaches[name], job.block_tokens), coming.get(name, 0)
+            if soon > there.tokens:
+                there = there.with_coming(soon)
+            crowd = 0 if there.tokens >= own_from else crowds.get(name, 0)
+            found.append(_candidate(name, load, there, crowd, now))
         return found
 
+    def _there(self, reach: Reach, block_tokens: int) -> CachedThere:
+        tokens, outer = reach.host * block_tokens, self._outer
+        if outer is None or not reach.tiers:
+            return CachedThere(tokens)
+        runs = tuple(Run(self._speeds[medium], chunks) for medium, chunks in reach.tiers)
+        return CachedThere(tokens, runs, outer.chunk_tokens, outer.chunk_bytes)
+
     def changed(self, name: str, place: str, new: Sequence[int], gone: Sequence[int]) -> None:
-        medium = _MEDIA.get(place)
-        if medium is not None:
-            self.index.remove(name, medium, gone)
-            self.index.add(name, medium, new)
+        medium = _MEDIA[place]
+        if place == REMOTE:
+            name = self._names[0]  # one store of all: whoever put a block there, all have it
+        self.index.remove(name, medium, gone)
+        self.index.add(name, medium, new)
 
     def first_token(self, job: Job, now: float) -> None:
         if job.reservation is not None and job.instance is not None:

@@ -149,3 +149,15 @@ class KnownTenancy:
 
     def place(self, request: TracedRequest) -> Placed:
         return Placed(request, request.session, self._of(request.session), layers_of(request))
+
+
+class LoggedTenancy:
+    """Senders that each request names itself; conversations are told apart by prefixes."""
+
+    def __init__(self, orgs: int, users: int) -> None:
+        self.orgs, self.users = orgs, users
+        self._sessions = Sessions()
+
+    def place(self, request: TracedRequest) -> Placed:
+        session = self._sessions.of(request)
+        return Placed(request, session, Tenant(request.user, request.org), layers_of(request))

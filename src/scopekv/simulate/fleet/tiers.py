@@ -14,7 +14,8 @@ from scopekv.core.speeds import PrefillCurve, TierSpeed
 from scopekv.simulate.fleet.job import Job
 from scopekv.simulate.fleet.memory import Memory
 
-HOST, OUTER = "host", ("disk", "remote")
+HOST, REMOTE = "host", "remote"
+OUTER = "disk", REMOTE
 Told = Callable[[str, Sequence[int], Sequence[int]], None]  # tier, new blocks, those that went
 
 

@@ -12,8 +12,8 @@ from scopekv.simulate.fleet.fleet import Places
 from scopekv.simulate.fleet.identity import Tenant
 from scopekv.simulate.fleet.shared_text import Profile, profile_of
 from scopekv.simulate.fleet.synthetic import Synthetic
-from scopekv.simulate.fleet.tenants import KnownTenancy, Tenancy, TenantSpec
-from scopekv.simulate.traces.request import TracedRequest
+from scopekv.simulate.fleet.tenants import KnownTenancy, LoggedTenancy, Tenancy, TenantSpec
+from scopekv.simulate.traces.request import UNKNOWN, TracedRequest
 from scopekv.simulate.traces.trace import Trace
 
 
@@ -33,7 +33,10 @@ class Workload:
 
 
 def from_trace(trace: Trace, limit: int | None = None) -> Workload:
-    """A recorded trace; senders are drawn. Reads it once. `limit`: the first so many requests."""
+    """A recorded trace. Senders are drawn, but for a request log, which has them. Reads it once.
+
+    `limit`: the first so many requests.
+    """
 
     def requests() -> Iterator[TracedRequest]:
         return islice(iter(trace), limit)
@@ -41,13 +44,22 @@ def from_trace(trace: Trace, limit: int | None = None) -> Workload:
     first = next(requests(), None)
     if first is None:
         raise Misuse(f"the trace {trace.path} has no requests")
-    profile = profile_of(requests())
+    orgs = users = 0
+
+    def counted() -> Iterator[TracedRequest]:
+        nonlocal orgs, users
+        for request in requests():
+            orgs, users = max(orgs, request.org + 1), max(users, request.user + 1)
+            yield request
+
+    profile, known = profile_of(counted()), first.user != UNKNOWN
     return Workload(
         trace.name,
         requests,
-        lambda spec, seed: Tenancy(spec, seed, profile),
+        lambda spec, seed: LoggedTenancy(orgs, users) if known else Tenancy(spec, seed, profile),
         profile,
         first.block_tokens,
+        known,
     )
 
 

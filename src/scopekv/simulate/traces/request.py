@@ -19,6 +19,7 @@ class TracedRequest:
     Chained: two equal ids mean that all before them is equal too, so an id names a whole prefix.
     `session`: conversation, numbered from 0; UNKNOWN where the trace does not say.
     `tools_tokens`, `system_tokens`: the leading parts that are tool definitions and system prompt.
+    `user`, `org`: who sent it, numbered from 0; UNKNOWN where the trace does not say.
     """
 
     at_seconds: float
@@ -29,6 +30,8 @@ class TracedRequest:
     session: int = UNKNOWN
     tools_tokens: int = 0
     system_tokens: int = 0
+    user: int = UNKNOWN
+    org: int = UNKNOWN
 
     def __post_init__(self) -> None:
         if self.input_tokens < 1 or self.output_tokens < 0 or self.block_tokens < 1:

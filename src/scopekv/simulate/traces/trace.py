@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from scopekv.core.request_log import FORMAT
 from scopekv.errors import Misuse
 from scopekv.simulate.traces import azure, servegen
 from scopekv.simulate.traces.arrivals import Arrivals
@@ -15,6 +16,7 @@ from scopekv.simulate.traces.azure import read_azure
 from scopekv.simulate.traces.hash_ids import read_hash_ids
 from scopekv.simulate.traces.lines import Lines, read_object
 from scopekv.simulate.traces.request import TracedRequest
+from scopekv.simulate.traces.request_log import read_request_log
 from scopekv.simulate.traces.weka import read_weka
 
 
@@ -24,6 +26,7 @@ class TraceFormat(StrEnum):
     HASH_IDS = "hash_ids"
     WEKA = "weka"
     AZURE = "azure"
+    REQUEST_LOG = "request_log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Trace:
             requests = read_azure(lines)
         elif self.format is TraceFormat.WEKA:
             requests = read_weka(lines, self.arrivals, share_tools=self.share_tools)
+        elif self.format is TraceFormat.REQUEST_LOG:
+            requests = read_request_log(lines)
         else:
             requests = read_hash_ids(lines)
         if self.block_tokens is None:
@@ -80,6 +85,8 @@ def _format_of(lines: Lines, first: str) -> TraceFormat:
     if first == servegen.HEADER:
         raise lines.wrong("begins a summary of clients, not a trace: use read_clients")
     fields: dict[str, Any] = read_object(lines, first) if first.startswith("{") else {}
+    if fields.get("format") == FORMAT:
+        return TraceFormat.REQUEST_LOG
     if "hash_ids" in fields:
         return TraceFormat.HASH_IDS
     if {"requests", "tool_tokens"} <= fields.keys():

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from scopekv.core.events import Medium
 from scopekv.core.speeds import TierSpeed
 from scopekv.simulate.fleet.fleet import Fleet
 from scopekv.simulate.fleet.identity import Isolation, Tenant
+from scopekv.simulate.fleet.placing import Scoped
 from scopekv.simulate.fleet.plan import FleetPlan
 from scopekv.simulate.fleet.speeds import DecodeStep, Prefill, Speeds
 from scopekv.simulate.fleet.tenants import KnownTenancy
@@ -136,3 +138,27 @@ def test_scopekv_goes_where_the_prefix_is() -> None:
     fleet = run(plan, *turns)
     assert fleet.counts.by_instance.most_common(1)[0][1] == 10
     assert fleet.route.reasons["prefix_here"] == 9
+
+
+def test_scopekv_goes_where_a_disk_has_the_prefix() -> None:
+    quick = replace(SPEEDS, tiers={"disk": TierSpeed(0.001, 1e9, samples=1)})
+    plan = replace(PLAN, instances=2, route="scopekv", speeds=quick, engine_tokens=14 * SIZE)
+    ids = list(range(11))
+    floods = [asks(5 + n, list(range(20 * n + 50, 20 * n + 63))) for n in range(4)]
+    fleet = run(replace(plan, tiers={"disk": math.inf}), asks(0, ids), *floods, asks(20, ids))
+    assert fleet.route.reasons["prefix_in_tier"] == 1
+    assert fleet.counts.by_tier["disk"] == 10 * SIZE
+
+
+def test_scopekv_knows_what_a_store_of_all_holds() -> None:
+    """Whoever put a block there, and whoever had it evicted."""
+    quick = replace(SPEEDS, tiers={"remote": TierSpeed(0.001, 1e9, samples=1)})
+    plan = replace(PLAN, instances=3, route="scopekv", speeds=quick, engine_tokens=14 * SIZE)
+    requests = [asks(n / 5, list(range(100 * n, 100 * n + 9))) for n in range(30)]
+    plan = replace(plan, policy="gdsf", tiers={"remote": 40 * SIZE})  # which admits everything
+    fleet = run(plan, *requests)
+    assert isinstance(fleet.route, Scoped)
+    remote = fleet.instances[0].tiers.memories["remote"]
+    assert remote.evicted > 0
+    assert fleet.route.index.size("0", Medium.VALKEY) == len(remote) > 0
+    assert fleet.route.index.size("1", Medium.VALKEY) == 0

@@ -1,0 +1,140 @@
+"""Which blocks go, one after the other, between accounts: the search of `core.eviction`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from operator import itemgetter
+from typing import Generic
+
+from scopekv.core.lanes import Lane, LaneName, Node, Order, Rank
+from scopekv.core.lru import K
+from scopekv.core.shares import Draft, Ledger
+
+# So many accounts furthest above their guarantee compete by age: enough to come near to what was
+# used longest ago of all that is lent, and a bound on what a victim costs.
+RIVALS_MAX = 8
+
+
+class Search(Generic[K]):
+    """One search. Changes the heaps of lanes alone: what it popped is `taken` or `passed`.
+
+    `taken`: the victims in order. `passed`: protected ones. `gone`: children that blocks would
+    lose. Looks at an account, and at a lane, again only when a take may have changed what it gives.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[K, Node[K]],
+        children: Mapping[K, int],
+        lanes: Mapping[bytes, Mapping[LaneName, Lane[K]]],
+        order: Order[K],
+        ledger: Ledger,
+        *,
+        account: bytes,
+        guarantee: int,
+        protected: Collection[K],
+    ) -> None:
+        self._nodes, self._children, self._lanes, self._order = nodes, children, lanes, order
+        self._account, self._guarantee, self._protected = account, guarantee, protected
+        self.draft = Draft(ledger)
+        self._rivals: dict[bytes, Node[K]] = {}  # furthest above, with the next each would give
+        self._firsts: dict[bytes, Node[K] | None] = {}  # of accounts, as far as looked at
+        self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # of lanes, the same
+        self.passed: list[Node[K]] = []
+        self.gone: dict[K, int] = {}
+        self.taken: list[Node[K]] = []
+
+    def run(self, size_bytes: int) -> bool:
+        """Take blocks of so many bytes; whether there were enough. End it with `draft.close`."""
+        while size_bytes > 0:
+            node = self._choose()
+            if node is None:
+                return False
+            self._take(node)
+            size_bytes -= node.size_bytes
+        return True
+
+    def _choose(self) -> Node[K] | None:
+        """The next block to go, or None. Take what it gives before asking again."""
+        draft, account, guarantee, rivals = self.draft, self._account, self._guarantee, self._rivals
+        own = self._first(account)
+        while len(rivals) < RIVALS_MAX and (name := draft.largest()) is not None:
+            if draft.used_bytes(name) <= guarantee:
+                draft.offer(name)
+                break
+            if node := self._first(name):
+                rivals[name] = node
+        if not rivals:
+            return own
+        oldest = min(rivals.values(), key=_used_at)
+        floods = own is not None and own.uses == 1 and draft.used_bytes(account) > guarantee
+        return own if floods and oldest.uses > 1 else oldest
+
+    def _first(self, name: bytes) -> Node[K] | None:
+        """The account's first block to go that it may lose to the asking one."""
+        if name in self._firsts:
+            return self._firsts[name]
+        slack = self.draft.used_bytes(name)
+        if name != self._account:
+            slack -= self._guarantee
+        named = self._lanes.get(name, {}).items()
+        lanes = [lane for (size, _), lane in named if size <= slack]
+        if len(lanes) == 1:
+            first = self._settle(lanes[0])
+        else:
+            heads = filter(None, map(self._head, lanes))
+            first = min(heads, key=itemgetter(0), default=(None, None))[1]
+        self._firsts[name] = first
+        return first
+
+    def _head(self, lane: Lane[K]) -> tuple[Rank, Node[K]] | None:
+        """The lane's first block to go and what it is worth."""
+        if lane not in self._heads:
+            node = self._settle(lane)
+            self._heads[lane] = None if node is None else (self._order.value(node), node)
+        return self._heads[lane]
+
+    def _settle(self, lane: Lane[K]) -> Node[K] | None:
+        """The head of a lane that may go; it stays in its place."""
+        children = self._children
+        while (node := lane.head()) is not None:
+            if node.pins or children.get(node.key, 0) > self.gone.get(node.key, 0):
+                lane.pop()
+            elif node.key in self._protected:
+                self.passed.append(lane.pop())
+            else:
+                return node
+        return None
+
+    def _take(self, node: Node[K]) -> None:
+        """Count the block as gone; its parent may be next."""
+        # It is the head of its lane: `_choose` has just looked at it.
+        account, lane, key = node.account, node.lane, node.parent
+        self._heads.pop(lane, None)
+        del self._firsts[account]
+        self.taken.append(lane.pop())
+        self.draft.take(account, node.size_bytes)
+        self._rivals.pop(account, None)
+        if key is None:
+            return
+        gone = self.gone[key] = self.gone.get(key, 0) + 1
+        if gone != self._children[key]:
+            return
+        parent = self._nodes.get(key)
+        if parent is None or parent.pins or key in self._protected:
+            return
+        self._heads.pop(parent.lane, None)
+        if not parent.stamp:
+            parent.lane.push(parent)
+        if parent.account != account:  # it may have had nothing to give before
+            self._firsts.pop(parent.account, None)
+            for name in (parent.account, *self._rivals):
+                self._reconsider(name)
+
+    def _reconsider(self, account: bytes) -> None:
+        self._rivals.pop(account, None)
+        self.draft.offer(account)
+
+
+def _used_at(node: Node[K]) -> int:
+    return node.used_at
