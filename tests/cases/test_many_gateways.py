@@ -239,8 +239,10 @@ def process(folder: Path, name: str, site: Site, numbers: Sequence[int]) -> Iter
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as running:
-        yield Process(running)
-        running.kill()
+        try:
+            yield Process(running)
+        finally:  # else a test that fails would wait for it for ever
+            running.kill()
 
 
 class Process:

@@ -11,7 +11,7 @@ from scopekv.core.fences import Fences
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.administration.views import ReceiptView
 from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.stage import Stage, text_of
+from scopekv.simulate.stage import Stage, text_of, until
 
 pytestmark = pytest.mark.slow
 
@@ -79,9 +79,9 @@ async def test_i9_one_tier_that_cannot_is_named_and_the_whole_is_no_success(
         stage.engine.behaviour.purge_error = "read-only"
         revocations = stage.deployment.administration.revocations
         made = revocations.user(LOCAL_OPERATOR, "acme", "alice").receipt
-        await stage.deployment.gateway.revoker.settled(made.id, 1)
-        receipt = stage.deployment.administration.receipts.show(LOCAL_OPERATOR, made.id)
-        assert receipt.state == "incomplete"
+        show = stage.deployment.administration.receipts.show
+        await until(lambda: show(LOCAL_OPERATOR, made.id).state == "incomplete")
+        receipt = show(LOCAL_OPERATOR, made.id)
         said = {line.tier: (line.state, line.reason) for line in receipt.lines}
         assert said == {"engine": ("done", ""), "directory": ("incomplete", "tier_error")}
 

@@ -14,8 +14,9 @@ import pytest_asyncio
 from click.testing import CliRunner, Result
 
 from scopekv.cli.main import main
+from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.stage import Stage
+from scopekv.simulate.stage import Stage, until
 
 Run = Callable[..., Result]
 verb = importlib.import_module("scopekv.cli.admin.revoke")  # the package has its group by the name
@@ -114,12 +115,13 @@ async def test_a_running_gateway_notices_and_confirms(stage: Stage, tmp_path: Pa
         assert word in done.stdout
     stage.engines[1].behaviour.paused = True
     try:
-        result = await call("revoke", "user", "acme/alice", "--wait", "2", "--json")
+        result = await call("revoke", "user", "acme/alice", "--wait", "1", "--json")
+        assert result.exit_code == 3
+        receipt = json.loads(result.stdout)["receipt"]
+        show = stage.deployment.administration.receipts.show
+        await until(lambda: show(LOCAL_OPERATOR, receipt["id"]).state == "incomplete")
     finally:
         stage.engines[1].behaviour.paused = False
-    assert result.exit_code == 3
-    receipt = json.loads(result.stdout)["receipt"]
-    assert receipt["state"] == "incomplete"
     await stage.deployment.gateway.revoker.settled(receipt["id"], 60)
     shown = await call("receipts", "show", receipt["id"], "--json")
     assert json.loads(shown.stdout)["state"] == "done"
