@@ -16,6 +16,7 @@ serve: setup ## Start the engine, the gateway and two demo users; Ctrl-C stops e
 	@exec $(BIN)/scopekv up --demo
 
 test: setup ## Run every test, real engine included
+	@scripts/browser.sh
 	@$(BIN)/pytest -q -n 2 --dist loadscope -m "not engine"
 	@$(BIN)/pytest -q -m engine
 

@@ -7,7 +7,8 @@
     kill    kill -9 one of two engines under steady requests
 
 Two vLLM engines, one thread and one core each, whose memory holds the conversations together and
-not alone; `one-instance` is one engine with all cores and the memory of both.
+not alone; `one-instance` is one engine with all cores and the memory of both. Beside each run of
+these stands what `scopekv simulate` makes of it, with the speeds that `scopekv calibrate` finds.
 
 sglang-router and vllm-router route stock vLLM, with a salt for each user. The first use installs
 them into .venv/routers.
@@ -34,7 +35,9 @@ import _routing_kill
 import uvloop
 from _router_places import PEERS, interpreter
 from _routing_engines import Engine, EngineMaker
+from _routing_predict import calibrated, predicted
 from _routing_routers import Sender, peer, scoped
+from _routing_table import table
 from _routing_workload import BURST, Arrival, Shape, Texts, User, Workload, make_workload
 
 from scopekv.cli.benchmark.requests import Timed
@@ -42,6 +45,8 @@ from scopekv.cli.options import default_data_dir
 from scopekv.engines.model import ensure_model
 from scopekv.errors import ScopeKVError
 from scopekv.simulate.deployment import Deployment
+from scopekv.simulate.fleet.placing import ROUTES
+from scopekv.simulate.fleet.speeds import Speeds
 
 PARTS = ("runs", "burst", "kill")
 ENGINES = ("engine-a", "engine-b")
@@ -63,6 +68,8 @@ class Bench:
     runs: list[dict[str, Any]] = field(default_factory=list)
     burst: dict[str, Any] = field(default_factory=dict)
     kill: dict[str, Any] = field(default_factory=dict)
+    speeds: list[Speeds] = field(default_factory=list)  # of the engines that run now
+    blocks: int = BLOCKS  # of each of them
     began: float = field(default_factory=time.monotonic)
     load_before: float = field(default_factory=lambda: os.getloadavg()[0])
 
@@ -86,6 +93,8 @@ class Bench:
                 await send(one, max_tokens=ANSWER_TOKENS)
             if "runs" in self.parts:
                 self.runs.append(await self._run(name, engines, send))
+                if self.speeds:
+                    self.runs[-1]["predicted"] = self._predicted(name)
             if "burst" in self.parts and len(engines) > 1:
                 self.burst[name] = await self._burst(engines, send)
 
@@ -106,6 +115,11 @@ class Bench:
             "seconds": seconds,
             "load_average": [load, os.getloadavg()[0]],
         }
+
+    def _predicted(self, name: str) -> dict[str, Any]:
+        """What `scopekv simulate` makes of the same conversations on engines like these."""
+        route = name if name in ROUTES else "scopekv"
+        return predicted(route, self.speeds, self.blocks, self.workload.shape)
 
     async def _burst(self, engines: Sequence[Engine], send: Sender) -> dict[str, Any]:
         """All peers' requests have one salt here, so that the document is one prefix to them."""
@@ -172,6 +186,7 @@ async def scoped_engines(bench: Bench, maker: EngineMaker, options: argparse.Nam
     """ScopeKV, and the two simple choices before the same engines; then the kill."""
     world, keys = bench.deployment.world, bench.keys
     async with maker.running(ENGINES, blocks=BLOCKS, world=world) as engines:
+        bench.speeds = await calibrated(engines) if "runs" in bench.parts else []
         alone = [[engine] for engine in engines]
         if bench.parts != ["kill"]:
             router = partial(scoped, world, [engines], keys, least=True)
@@ -196,6 +211,7 @@ async def scoped_engines(bench: Bench, maker: EngineMaker, options: argparse.Nam
 async def stock_engines(bench: Bench, maker: EngineMaker, python: Path) -> None:
     """The peers, before engines without the plugin."""
     names = [f"stock-{name}" for name in ENGINES]
+    bench.speeds = []
     async with maker.running(names, blocks=BLOCKS, world=None) as engines:
         for name in PEERS:
             await bench.route(name, engines, partial(peer, name, python, maker.folder, engines))
@@ -204,8 +220,9 @@ async def stock_engines(bench: Bench, maker: EngineMaker, python: Path) -> None:
 async def one_engine(bench: Bench, maker: EngineMaker) -> None:
     """What routing cannot do better than: one cache."""
     world = bench.deployment.world
-    made = maker.running(["one"], blocks=BLOCKS * len(ENGINES), world=world)
-    async with made as engines:
+    bench.blocks = BLOCKS * len(ENGINES)
+    async with maker.running(["one"], blocks=bench.blocks, world=world) as engines:
+        bench.speeds = await calibrated(engines)
         router = partial(scoped, world, [engines], bench.keys, least=True)
         await bench.route("one-instance", engines, router)
 
@@ -242,21 +259,6 @@ def save(bench: Bench, file: Path | None) -> None:
     if file is not None:
         shape = asdict(bench.workload.shape)
         file.write_text(json.dumps(bench.figures() | {"shape": shape}, indent=2) + "\n")
-
-
-def table(figures: dict[str, Any]) -> str:
-    lines = [f"{'':16}{'hit rate':>10}{'TTFT p50':>10}{'p99 ms':>10}{'share':>8}{'errors':>8}"]
-    lines += [
-        f"{run['router']:16}{run['token_hit_rate']:10.1%}{run['ttft_ms_p50']:10.0f}"
-        f"{run['ttft_ms_p99']:10.0f}{run['balance_max_share']:8.0%}{run['errors']:8}"
-        for run in figures["runs"]
-    ]
-    for name, run in figures["burst"].get("by_router", {}).items():
-        lines.append(f"burst of {BURST}, {name}: {run['balance_max_share']:.0%} on one engine")
-    for name, value in figures["kill"].items():
-        shown = f"{value:.2f}" if isinstance(value, float) else value
-        lines.append(f"kill: {name:26}{shown:>10}")
-    return "\n".join(lines)
 
 
 def _say(line: str) -> None:

@@ -36,7 +36,7 @@ async def furnished(
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def tab() -> AsyncIterator[Tab]:
     if not PROGRAM:
-        pytest.skip("there is no chromium here")
+        pytest.skip("there is no Chromium here: scripts/browser.sh installs it")
     async with browser() as opened:
         yield opened
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.simulate.client import Answer
 from scopekv.simulate.stage import Stage, text_of
 
@@ -100,6 +102,28 @@ async def test_two_bodies_are_compared_and_nothing_reaches_an_engine(
     assert told["causes"][0]["code"] == "identifier"
     assert told["cached_tokens"] is None
     assert len(stage.engine.seen.calls) == before
+
+
+@pytest.mark.parametrize("how", ["revoked", "deleted"])
+async def test_l6_what_a_revoked_account_sent_is_forgotten(
+    stage: Stage, keys: Keys, how: str
+) -> None:
+    gone = stage.deployment.account("acme", f"gone-{how}")
+    sent = await stage.client.chat(gone, text_of(f"forgotten {how}", 60))
+    kept = await stage.client.chat(keys["ann"], text_of(f"kept {how}", 60))
+    await explained(stage, gone, request_id=id_of(sent))
+    held = stage.deployment.gateway.remembered
+    administration = stage.deployment.administration
+    if how == "revoked":
+        administration.revocations.user(LOCAL_OPERATOR, "acme", f"gone-{how}")
+    else:
+        administration.accounts.delete(LOCAL_OPERATOR, "acme", f"gone-{how}", service=False)
+    for _ in range(200):
+        if held.get(id_of(sent)) is None:
+            break
+        await asyncio.sleep(0.05)
+    assert held.get(id_of(sent)) is None
+    assert held.get(id_of(kept)) is not None, "nobody else's is"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, worded
 from scopekv.gateway.counting import TokenCount
 from scopekv.gateway.discovery import Discovery
 from scopekv.gateway.errors_http import failure_of, http_error
-from scopekv.gateway.explaining import EXPLAIN, Explainer, Recents
+from scopekv.gateway.explaining import EXPLAIN, Explainer, Forgetter, Recents
 from scopekv.gateway.http.limits import RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import Failure, Request
 from scopekv.gateway.http.reply import Reply
@@ -109,7 +109,8 @@ class Gateway:
         self.room = WaitingRoom(self.fleet, settings.routing)
         self.probes = Probes(self.access, self.metrics, settings.probes)
         reader = Reader(self.access, self.probes)
-        recents = Recents()
+        self.remembered = recents = Recents()
+        self.forgetter = Forgetter(self.access, recents)
         self.recorder = Recorder(world.tallies)
         self.request_log = RequestLog(settings.request_log, world.scope_secret)
         explainer = Explainer(self.access, self.router, recents, settings.retention)
@@ -155,6 +156,7 @@ class Gateway:
         self.revoker.start()
         self.expirer.start()
         self.recorder.start()
+        self.forgetter.start()
         self.warmer.start()
 
     async def reload(self, settings: GatewaySettings) -> None:
@@ -175,6 +177,7 @@ class Gateway:
         await self.revoker.stop()
         await self.recorder.stop()
         await asyncio.to_thread(self.request_log.stop)
+        await self.forgetter.stop()
         await self.notes.close()
         await self.locator.stop()
         await self.fleet.stop()

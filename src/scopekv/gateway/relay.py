@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class _Sending:
     body: bytes
     secrets: tuple[bytes, ...]
     epochs: tuple[int, ...]
+    own_epoch: int  # of the caller's private scope
 
 
 class _Sent(Enum):
@@ -211,9 +213,11 @@ class Relay:
             else:
                 told = await passing.whole(answer, reply)
         tell_usage(job, told.usage)
-        self._recents.add(_recent(job, route, prompt, sending, told))
         self._recorder.note(job, instance, prompt, told)
         self._request_log.note(job, instance, prompt, sending.epochs, told)
+        with contextlib.suppress(Unavailable):
+            if await self._access.epoch(job.caller.private) == sending.own_epoch:
+                self._recents.add(_recent(job, route, prompt, sending, told))
 
     async def _sending(
         self, job: Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]
@@ -228,6 +232,7 @@ class Relay:
             waited = True
             if not await self._notes.note(prompt.segments, epochs):
                 return None
+        own_epoch = await self._access.epoch(job.caller.private)
         if not await self._access.stands(job.caller.versions, waited=waited):
             return None
         salt = self._issuer.salt(prompt.segments, epochs)
@@ -244,7 +249,7 @@ class Relay:
         clean = stripped(job.body, job.api)
         data = engine_body(clean, job.api, salt=salt, ticket=ticket, tokens=prompt.tokens)
         known = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
-        return _Sending(data, known, tuple(epochs))
+        return _Sending(data, known, tuple(epochs), own_epoch)
 
 
 def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Told) -> Recent:
@@ -255,6 +260,7 @@ def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Tol
         principal=job.caller.principal.uid,
         sender=f"{job.caller.principal.org}/{job.caller.principal.name}",
         owner=job.caller.private,
+        own_epoch=sending.own_epoch,
         path=job.api.path,
         content=job.content,
         at_seconds=time.monotonic(),

@@ -22,10 +22,10 @@ from scopekv.store import broker, sealed_objects
 from scopekv.store.blocks import Purged
 from scopekv.store.broker import KeyBroker
 from scopekv.store.index import Index
-from scopekv.store.purges import Purges
+from scopekv.store.tier import SealedTier
 from tests.audit.planted.switch import Planted, patched, switch
 
-_make_header, _lease, _purge = sealing.make_header, KeyBroker.lease, Purges._purge
+_make_header, _lease, _purge = sealing.make_header, KeyBroker.lease, SealedTier.purge
 
 
 def _hashed_name(keys: ChainKeys, identity: Identity) -> str:
@@ -86,12 +86,15 @@ def _unverified(
 
 
 def _skipping(medium: str) -> Any:
-    """A purge that says of one medium that it is done with it."""
+    """A purge that says of one medium that it is done with it, and does nothing there.
 
-    def purge(self: Purges, tags: frozenset[Tag]) -> Purged:
-        return Purged(0, 0) if self._store.medium == medium else _purge(self, tags)
+    All of it: once fenced, the janitor would find and delete what the purge left.
+    """
 
-    return patched(Purges, _purge=purge)
+    def purge(self: SealedTier, tags: frozenset[Tag], pending_only: bool = False) -> Purged:
+        return Purged(0, 0) if self.medium == medium else _purge(self, tags, pending_only)
+
+    return patched(SealedTier, purge=purge)
 
 
 def _keeps_entries(_index: Index, _keys: Iterable[ObjectKey]) -> int:

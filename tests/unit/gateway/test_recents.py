@@ -15,7 +15,15 @@ def owner(name: str) -> Scope:
 
 def recent(name: str, number: int, size: int) -> Recent:
     return Recent(
-        *(f"req_{name}{number}", name, owner(name), "/v1/completions", bytes(size), float(number)),
+        *(
+            f"req_{name}{number}",
+            name,
+            owner(name),
+            1,
+            "/v1/completions",
+            bytes(size),
+            float(number),
+        ),
         *("engine-0", False, (), None, "", None),
         sender=f"acme/{name}",
     )

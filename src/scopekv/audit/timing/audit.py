@@ -20,12 +20,13 @@ from scopekv.audit.timing.flooding import Flooding
 from scopekv.audit.timing.judging import judged
 from scopekv.audit.timing.plan import Parties, Plan, Sizes, plan
 from scopekv.audit.timing.prompts import Letters
-from scopekv.audit.timing.sampling import CONTROL_ALPHA, Sampling, Step
+from scopekv.audit.timing.sampling import Sampling, Step
 from scopekv.audit.timing.withdrawal import Publisher
 from scopekv.errors import ConfigError, ScopeKVError
 
 REPEATS = (1, 5, 25)  # of the published protocol: the fewest that show one's own hits
 _PILOT_SAMPLES = 20  # 20 against 20 that do not overlap have p = 7e-12
+_PILOT_ALPHA = 1e-4  # one late answer must not make each sample 25 times as dear
 
 
 @dataclass(slots=True, repr=False)
@@ -149,7 +150,7 @@ class TimingAudit:
                 self.step(f"pilot, {repeats} uses", done, _PILOT_SAMPLES)
             p = faster_p(arms[Arm.CONTROL], arms[Arm.MISS])
             tried.append({"repeats": repeats, "n": _PILOT_SAMPLES, "p": p})
-            if p < CONTROL_ALPHA:
+            if p < _PILOT_ALPHA:
                 chosen = repeats
                 break
         self._settings |= {"repeats": chosen, "pilot": tried}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from scopekv.gateway.explaining.answer import shown
+from scopekv.gateway.explaining.forgetting import Forgetter
 from scopekv.gateway.explaining.pieces import read_prompt
 from scopekv.gateway.explaining.recents import Recent, Recents
 from scopekv.gateway.explaining.route import EXPLAIN, Explainer
 
-__all__ = ["EXPLAIN", "Explainer", "Recent", "Recents", "read_prompt", "shown"]
+__all__ = ["EXPLAIN", "Explainer", "Forgetter", "Recent", "Recents", "read_prompt", "shown"]

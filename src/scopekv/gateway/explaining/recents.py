@@ -15,7 +15,7 @@ KEPT_PER_CALLER_MAX = 32
 @dataclass(frozen=True, slots=True, repr=False)
 class Recent:
     """One answered request. `content`: its body. `principal`: uid of who sent it, `sender`: that
-    one's ORG/NAME; `owner`: its narrowest scope.
+    one's ORG/NAME; `owner`: its narrowest scope, `own_epoch` that one's epoch.
 
     `at_seconds`: monotonic. `epochs`: of its segments' scopes, in order.
     """
@@ -23,6 +23,7 @@ class Recent:
     request_id: str
     principal: str
     owner: Scope
+    own_epoch: int
     path: str
     content: bytes
     at_seconds: float
@@ -84,6 +85,15 @@ class Recents:
                 break
             found.append(self._all[name])
         return found[::-1]
+
+    def owners(self) -> list[Scope]:
+        return list(self._of)
+
+    def forget(self, owner: Scope, epoch: int) -> None:
+        """Drop what an owner sent under another epoch than this: it was revoked since."""
+        for name in list(self._of.get(owner, ())):
+            if self._all[name].own_epoch != epoch:
+                self._drop(name)
 
     def _drop(self, request_id: str) -> None:
         recent = self._all.pop(request_id)
