@@ -92,8 +92,9 @@ def lint(
     scopekv lint --sarif --fail-on confirmed tests/prompts/*.jsonl > prompts.sarif
 
     What can come from the cache is what an engine reads that has computed the requests before,
-    exact for this template, tokenizer and block size, one caller, an organisation's usual rules and no
-    published documents; blocks of answers come on top. "user" narrows as it does when it is sent.
+    exact for this template, tokenizer and block size, one caller, an organisation's usual rules
+    and no published documents; blocks of answers come on top. "user" narrows as it does when it is
+    sent.
     """
     console = Console(stderr=True)
     try:
