@@ -254,7 +254,7 @@ class Process:
     async def url(self) -> str:
         stdout = self._running.stdout
         assert stdout is not None
-        line = await asyncio.wait_for(asyncio.to_thread(stdout.readline), 60)
+        line = await asyncio.wait_for(asyncio.to_thread(stdout.readline), 200)
         return line.split()[-1]
 
     def kill(self) -> None:
