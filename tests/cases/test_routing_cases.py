@@ -74,7 +74,7 @@ async def test_r1_many_at_once_on_one_prefix_are_spread_over_both(
 
 async def test_r1_one_at_a_time_stays_where_its_prefix_is(pair: Stage) -> None:
     key = pair.deployment.account("acme", "alice")
-    behave(pair, Behaviour(token_seconds=0.002))  # far more than a busy machine adds
+    behave(pair, Behaviour(token_seconds=0.0002))
     history = text_of("session", 150)
     for number in range(6):
         await pair.client.chat(key, history + text_of(f"turn {number}", 5))
