@@ -240,7 +240,7 @@ class SealedTierManager(SecondaryTierManager):
             )
 
     def on_new_request(self, req_context: Any) -> RequestOffloadingContext:  # noqa: ARG002
-        # Whole requests, hits included: a block's second use is what earns it a place.
+        # Whole requests, hits included: eviction goes by a block's last use.
         return RequestOffloadingContext(policy=OffloadPolicy.REQUEST_LEVEL)
 
     def shutdown(self) -> None:
