@@ -13,7 +13,8 @@ from scopekv.errors import ConfigError
 from scopekv.gateway.request_log import LogFile
 from scopekv.gateway.settings import RequestLogSettings
 
-LINE = b"x" * 99 + b"\n"
+HEAD = b'{"format":"scopekv/requests/1"'
+LINE = HEAD.ljust(99, b"x") + b"\n"
 
 
 @contextmanager
@@ -52,16 +53,54 @@ def test_no_more_than_its_files_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     file = LogFile(path, RequestLogSettings(path, bytes_max=1 << 16, files_max=3))
     for number in range(40):
-        file.append((b"%d" % number) * 5_000 + b"\n")
+        file.append(HEAD + (b"%d" % number) * 5_000 + b"\n")
     file.close()
     assert {one.name for one in tmp_path.iterdir()} == {
         *("requests.jsonl", "requests.jsonl.1", "requests.jsonl.2")
     }
     assert all(one.stat().st_size <= 1 << 16 for one in tmp_path.iterdir())
-    assert path.read_bytes().splitlines()[-1].startswith(b"39")
+    assert path.read_bytes().splitlines()[-1].startswith(HEAD + b"39")
 
 
 def test_a_file_that_cannot_be_opened_is_said_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "requests.jsonl"
     with pytest.raises(ConfigError, match="request_log"):
         LogFile(path, RequestLogSettings(path))
+
+
+def test_a_file_of_another_kind_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "registry.db"
+    for content in (b"SQLite format 3\0" * 99, b"torn"):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match="something else"):
+            LogFile(path, RequestLogSettings(path))
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("files_max", [1, 3])
+def test_a_full_log_that_cannot_begin_anew_never_writes_into_another_file(
+    tmp_path: Path, files_max: int
+) -> None:
+    """Out of descriptors at that moment, as a client with many connections can make it."""
+    path, other = tmp_path / "requests.jsonl", tmp_path / "other"
+    settings = RequestLogSettings(path, bytes_max=1 << 16, files_max=files_max)
+    file = LogFile(path, settings)
+    filler = LINE * ((1 << 16) // len(LINE))
+    file.append(filler)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for _ in range(3):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            with pytest.raises(OSError):  # noqa: PT011 - of any kind
+                file.append(LINE)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with other.open("wb") as theirs:  # takes the lowest free descriptor
+        file.append(LINE)
+        theirs.write(b"theirs")
+    file.close()
+    assert other.read_bytes() == b"theirs"
+    assert path.read_bytes() == LINE
+    kept = [Path(f"{path}.{n}") for n in (1, 2)]
+    assert [one.exists() for one in kept] == [files_max > 1, False]
+    assert files_max == 1 or kept[0].read_bytes() == filler

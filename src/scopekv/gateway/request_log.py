@@ -7,6 +7,7 @@ cannot keep up or the disk is full, lines are left out and counted (L8): the nex
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import queue
@@ -18,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from scopekv.core.request_log import (
+    FORMAT,
     LoggedRequest,
     block_names,
     encode_logged,
@@ -34,18 +36,23 @@ from scopekv.gateway.settings import RequestLogSettings
 WAITING_MAX = 1024  # notes, each with a prompt's tokens
 BLOCK_TOKENS = 16  # where an engine does not tell
 _BATCH = 64
+_HEAD = b'{"format":"%b"' % FORMAT.encode()  # how each line begins
 log = logging.getLogger("scopekv.request_log")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Note:
-    job: Job
+    """Nothing of the request's body: a disk that hangs must not hold so many of them."""
+
+    org_uid: str
+    uid: str
+    came: float  # when it was here whole, on the clock of `time.perf_counter`
     namespace: bytes
     prompt: Prompt
     epochs: tuple[int, ...]
     block_tokens: int
     told: Told
-    at: float  # when it came, since 1970
+    at: float  # the same moment, since 1970
 
 
 class RequestLog:
@@ -86,11 +93,13 @@ class RequestLog:
         """Have an answered request written. Never waits. Cost: a few microseconds."""
         if self._thread is None:
             return
-        came = self._clock() - (time.perf_counter() - job.began) - job.waited_seconds
+        who, came = job.caller.principal, job.began - job.waited_seconds
+        at = self._clock() - (time.perf_counter() - came)
         block = instance.block_size or BLOCK_TOKENS
         namespace = instance.fingerprint or str(job.body["model"]).encode()
+        note = _Note(who.org_uid, who.uid, came, namespace, prompt, epochs, block, told, at)
         try:
-            self._notes.put_nowait(_Note(job, namespace, prompt, epochs, block, told, came))
+            self._notes.put_nowait(note)
         except queue.Full:
             self._refused += 1
 
@@ -134,11 +143,10 @@ class RequestLog:
 
     def _line(self, note: _Note) -> bytes | None:
         """None for a prompt whose tokens are not known, or that cannot be told."""
-        tokens, usage, who = note.prompt.tokens, note.told.usage, note.job.caller.principal
+        tokens, usage = note.prompt.tokens, note.told.usage
         if not tokens:
             return None
         first = note.told.first_at
-        came = note.job.began - note.job.waited_seconds
         try:
             blocks, scopes = block_names(
                 *(self._key, note.namespace, tokens.packed),
@@ -152,9 +160,9 @@ class RequestLog:
                     note.block_tokens,
                     blocks,
                     scopes,
-                    *sender_names(self._key, who.org_uid, who.uid),
+                    *sender_names(self._key, note.org_uid, note.uid),
                     cached_tokens=usage.cached if usage is not None else None,
-                    first_token_ms=None if first is None else round(1e3 * (first - came), 3),
+                    first_token_ms=None if first is None else round(1e3 * (first - note.came), 3),
                     lost=self._unwritten,
                 )
             )
@@ -173,24 +181,12 @@ class LogFile:
     """Whole lines alone, also after a crash or on a full disk. For one process."""
 
     def __init__(self, path: Path, settings: RequestLogSettings) -> None:
+        """Raises `ConfigError` where it cannot be opened, and for a file of another kind."""
         self.path, self._settings = path, settings
         try:
-            self._open()
+            self._fd, self._size = _opened(path)
         except OSError as error:
             raise ConfigError(f"[request_log] path {path}: {error.strerror}") from error
-
-    def _open(self) -> None:
-        """Open it at the end of its last whole line."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(self.path, flags, 0o600)
-        self._size = os.fstat(self._fd).st_size
-        while self._size:
-            start = max(0, self._size - (1 << 16))
-            end = os.pread(self._fd, self._size - start, start).rfind(b"\n") + 1
-            self._size = start + end
-            if end:
-                break
-        os.ftruncate(self._fd, self._size)
 
     def append(self, lines: bytes) -> None:
         """Write them all or none. Raises OSError."""
@@ -206,15 +202,46 @@ class LogFile:
         self._size += len(lines)
 
     def _rotate(self) -> None:
-        os.close(self._fd)
+        """Begin a new file. The full one stays open until then, whatever fails before.
+
+        A closed descriptor's number may be a client's connection or the registry's file by the
+        next try.
+        """
         names = [self.path]
         names += [Path(f"{self.path}.{n}") for n in range(1, self._settings.files_max)]
         if len(names) == 1:
-            self.path.unlink()
-        for old, new in reversed(list(pairwise(names))):
-            with contextlib.suppress(FileNotFoundError):
-                old.replace(new)
-        self._open()
+            self.path.unlink(missing_ok=True)
+        elif self.path.exists():  # else an earlier try has moved it
+            for old, new in reversed(list(pairwise(names))):
+                with contextlib.suppress(FileNotFoundError):
+                    old.replace(new)
+        full = self._fd
+        self._fd, self._size = _opened(self.path)
+        os.close(full)
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def _opened(path: Path) -> tuple[int, int]:
+    """A log's descriptor, and its size at the end of its last whole line. Raises OSError.
+
+    A file with other content is refused untouched: a wrong path must not cut off a database.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        head = os.pread(fd, len(_HEAD), 0)
+        if not _HEAD.startswith(head):
+            raise OSError(errno.EEXIST, "it holds something else than a request log")
+        while size:
+            start = max(0, size - (1 << 16))
+            end = os.pread(fd, size - start, start).rfind(b"\n") + 1
+            size = start + end
+            if end:
+                break
+        os.ftruncate(fd, size)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, size
