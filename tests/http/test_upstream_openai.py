@@ -143,22 +143,37 @@ async def test_what_a_client_claims_or_names_does_not_reach_the_provider(
     providers: ProvidersStage,
 ) -> None:
     headers = {"OpenAI-Organization": "org-of-others", "OpenAI-Project": "p", "Cookie": "c=1"}
+    headers |= {"Idempotency-Key": "guessed", "X-Forwarded-For": "10.0.0.1", "X-Own": "1"}
     await providers.chat(
         "desk",
         [user("hi")],
         user="u-1",
         safety_identifier="u-1",
+        metadata={"who": "u-1"},
         prompt_cache_key="mine",
         extra_headers=headers,
     )
     request, body = providers.provider.seen[-1]
     assert not {name for name, _ in request.headers} & {
         *(b"openai-organization", b"openai-project", b"cookie"),
+        *(b"idempotency-key", b"x-forwarded-for", b"x-own"),
     }
     assert providers.keys["desk"].encode() not in b" ".join(v for _, v in request.headers)
-    assert not {"user", "safety_identifier"} & body.keys()
+    assert not {"user", "safety_identifier", "metadata"} & body.keys()
+    assert body["store"] is False
     assert body["prompt_cache_key"] != "mine"
     assert len(body["prompt_cache_key"]) == 32
+
+
+async def test_what_describes_an_answer_is_marked_without_a_schema_too(
+    providers: ProvidersStage,
+) -> None:
+    form = {"name": "s", "description": "an organisation's words"}
+    json_schema = {"type": "json_schema", "json_schema": form}
+    await providers.chat("alice", [user("hi")], response_format=json_schema)
+    sent = providers.provider.last["response_format"]["json_schema"]
+    assert sent["description"].startswith("[s:")
+    assert "schema" not in sent
 
 
 @pytest.mark.parametrize(
@@ -171,10 +186,14 @@ async def test_what_a_client_claims_or_names_does_not_reach_the_provider(
         {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]},
         {"messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]},
         {"input": [{"type": "item_reference", "id": "msg_1"}]},
+        {"input": [{"id": "msg_1"}]},
+        {"input": [{"type": None, "id": "msg_1"}]},
+        {"input": [{"type": "message", "id": "msg_1", "role": "assistant"}]},
         {"input": [{"type": "reasoning", "id": "rs_1", "summary": []}]},
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
         {"input": "hi", "prompt": {"id": "pmpt_1"}},
         {"input": "hi", "previous_response_id": "resp_1"},
+        {"prompt_cache_key": {"not": "a string"}},
     ],
 )
 async def test_what_names_something_at_the_provider_is_refused(

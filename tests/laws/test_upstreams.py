@@ -40,11 +40,15 @@ texts = st.sampled_from(
 images = st.just([{"type": "image_url", "image_url": {"url": "https://x/y.png"}}])
 contents = st.one_of(
     texts,
+    st.sampled_from([None, []]),
     images,
     st.lists(texts, max_size=3).map(lambda ts: [{"type": "text", "text": t} for t in ts]),
 )
 messages = st.lists(
-    st.fixed_dictionaries({"role": st.sampled_from(["system", "user"]), "content": contents}),
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "user"]), "content": contents},
+        optional={"tool_calls": st.just([{"function": {"arguments": "words of a call"}}])},
+    ),
     min_size=1,
     max_size=4,
 )
@@ -60,7 +64,8 @@ def sent(caller: Caller, given: list[dict[str, Any]], *, split: bool) -> tuple[s
     flat = []
     for message in made["messages"]:
         content = message["content"]
-        parts = [content] if isinstance(content, str) else content
+        parts = [content] if isinstance(content, str) else [*(content or ())]
+        parts += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
         flat += [part if isinstance(part, str) else part.get("text", "<image>") for part in parts]
     return "".join(flat), {scope for scope, public in scopes.items() if not public}
 
@@ -96,6 +101,7 @@ def test_without_markers_the_words_are_what_they_were(
 def test_anthropics_blocks_hold_the_same_words_and_at_most_four_breakpoints(
     caller: Caller, given: list[dict[str, Any]]
 ) -> None:
+    given = [message for message in given if message["content"] is not None]
     system = [{"type": "text", "text": MANUAL + "\n\nrules"}]
     body = {"system": system, "messages": given}
     cuts = cut(anthropic.pieces(body), caller)

@@ -128,9 +128,7 @@ def _texts(
         if stretch.begins is not None:
             laid.begins()
         made.append(laid.add(plain | {"text": marked(stretch, markers)}))
-    if not made:
-        made.append(laid.add(dict(block)))
-    elif "cache_control" in block:
+    if "cache_control" in block:
         made[-1]["cache_control"] = block["cache_control"]
     return made
 

@@ -45,7 +45,9 @@ Cuts = Sequence[Sequence[Stretch]]  # of each piece; together they are its text
 
 
 def cut(pieces: Sequence[Piece], caller: Caller) -> Cuts:
-    """Return the stretches of each piece. A piece of text without a character has none."""
+    """Return the stretches of each piece, at least one: what comes with a text without a character
+    (a message's calls, say) may be a scope's first words.
+    """
     found = [list(_parts(piece, caller)) for piece in pieces]
     parts = [part for piece in found for _, part in piece]
     decisions = iter(decide_parts(parts, caller.principal, caller.narrowing, caller.rules))
@@ -76,7 +78,7 @@ def scope_of(role: PartRole, caller: Caller) -> Scope:
 
 
 def _parts(piece: Piece, caller: Caller) -> Iterator[tuple[str | None, Part]]:
-    if piece.text is None:
+    if not piece.text:
         yield None, Part(piece.role)
         return
     start = 0

@@ -131,12 +131,11 @@ def beside_marked(body: Body, tools_marker: str, schema_marker: str) -> Body:
     for name, inner in (("response_format", "json_schema"), ("text", "format")):
         outer = body.get(name)
         form = outer.get(inner) if isinstance(outer, dict) else None
-        if isinstance(form, dict) and isinstance(form.get("schema"), dict):
-            found = schema_marked(form["schema"], schema_marker)
-            sent[name] = {
-                **body[name],
-                inner: schema_marked(form, schema_marker) | {"schema": found},
-            }
+        if isinstance(form, dict) and ("schema" in form or "description" in form):
+            found = schema_marked(form, schema_marker)
+            if "schema" in form:
+                found["schema"] = schema_marked(form["schema"], schema_marker)
+            sent[name] = {**body[name], inner: found}
     return sent
 
 
@@ -154,7 +153,9 @@ def _tools(tools: Sequence[Any], marker: str) -> list[Any]:
 
 
 def _pieces(role: PartRole, content: Any) -> list[Piece]:
-    if content is None or isinstance(content, str):
+    if not content and isinstance(content, str | list | None):
+        return [Piece(role, None)]  # its calls may hold the first words of a scope
+    if isinstance(content, str):
         return [Piece(role, content)]
     if not isinstance(content, list):
         raise Misuse("content must be a string or a list of parts")
@@ -181,8 +182,8 @@ def _content(
     splits: bool,
 ) -> Any:
     """One content. `splits`: texts become one part for each stretch, which may be a breakpoint."""
-    if content is None:
-        return joined(list(next(rest)), markers) or None
+    if not content:
+        return joined(list(next(rest)), markers) or content
     if isinstance(content, str):
         stretches = list(next(rest))
         if not splits or not stretches:

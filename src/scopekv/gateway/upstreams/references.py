@@ -13,7 +13,7 @@ from scopekv.errors import Misuse
 
 _TOP = (
     *("previous_response_id", "conversation", "prompt", "container", "mcp_servers", "skills"),
-    *("vector_store_ids", "file_ids", "background", "functions", "function_call"),
+    *("vector_store_ids", "file_ids", "background", "functions", "function_call", "diagnostics"),
 )
 _KINDS = frozenset({"item_reference", "container_upload", "mcp_approval_response"})
 _INSIDE = ("content", "source", "file", "output", "image_url", "input_audio", "audio")
@@ -56,29 +56,33 @@ def check(body: Mapping[str, Any]) -> None:
 
 def _check_item(item: Any) -> None:
     """An item of Responses. Of other kinds, an id alone makes the provider look it up."""
-    kind = item.get("type", "message") if isinstance(item, dict) else "message"
+    if not isinstance(item, dict):
+        raise Misuse("each item of input must be an object")
+    kind = item.get("type", "message" if "role" in item else None)  # of an id alone: a reference
     sealed = kind == "reasoning" and bool(item.get("encrypted_content"))
-    if not (isinstance(kind, str) and (sealed or kind in _ITEMS)):
+    message = kind != "message" or item.get("content") is not None
+    if not (isinstance(kind, str) and message and (sealed or kind in _ITEMS)):
         raise _refusal(
             "input: an item that is no message or call, or reasoning without its content"
         )
 
 
-def _walk(value: Any, place: str) -> None:
-    if isinstance(value, list):
-        for item in value:
-            _walk(item, place)
-    elif isinstance(value, dict):
-        kind = value.get("type")
-        if isinstance(kind, str) and kind in _KINDS:
-            raise _refusal(f"{place}: {kind}")
-        if place == "audio" and value.get("id"):
-            raise _refusal("audio.id")
-        if value.get("file_id") or (place == "source" and kind == "file"):
-            raise _refusal(f"{place}: file_id")
-        for name in _INSIDE:
-            if name in value:
-                _walk(value[name], name)
+def _walk(body: Any, place: str) -> None:
+    """Look at all parts. A body may be nested deeper than Python's own calls."""
+    left = [(body, place)]
+    while left:
+        value, place = left.pop()
+        if isinstance(value, list):
+            left += [(item, place) for item in value]
+        elif isinstance(value, dict):
+            kind = value.get("type")
+            if isinstance(kind, str) and kind in _KINDS:
+                raise _refusal(f"{place}: {kind}")
+            if place == "audio" and value.get("id"):
+                raise _refusal("audio.id")
+            if value.get("file_id") or (place == "source" and kind == "file"):
+                raise _refusal(f"{place}: file_id")
+            left += [(value[name], name) for name in _INSIDE if name in value]
 
 
 def _refusal(name: str) -> Misuse:

@@ -12,6 +12,7 @@ import msgspec
 from scopekv.core.encoding import encode
 from scopekv.core.policy import PartRole
 from scopekv.core.scopes import Scope
+from scopekv.errors import Misuse
 from scopekv.gateway.apis.chat import CHAT_API
 from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES
 from scopekv.gateway.apis.responses import RESPONSES
@@ -34,6 +35,11 @@ _PIECES = {
 }
 ANTHROPIC_VERSION = b"2023-06-01"  # where the client names none
 KEY_BYTES = 16
+# Of a client's headers, only these: an idempotency key, say, would get another's answer, because
+# the workspace's key is the same. `metadata` names who asks.
+_PASSED = frozenset((b"accept", b"user-agent", b"anthropic-version", b"anthropic-beta"))
+_PASSED_PREFIX = b"x-stainless-"
+_NOT_SENT = STRIPPED | {"metadata"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,6 +56,8 @@ class Plan:
 def plan(job: Job) -> Plan:
     """Check and cut. Raises `Misuse`. Cost: one pass over the text."""
     references.check(job.body)
+    if not isinstance(job.body.get("prompt_cache_key"), str | None):
+        raise Misuse("prompt_cache_key must be a string")
     cuts = cut(_PIECES[job.api.path](job.body), job.caller)
     beside = {scope_of(role, job.caller): False for role in (PartRole.TOOLS, PartRole.SYSTEM)}
     return Plan(job.body, cuts, beside | begun(cuts))
@@ -66,7 +74,7 @@ def sent_body(
     }
     tools = markers[scope_of(PartRole.TOOLS, job.caller)]
     schema = markers[scope_of(PartRole.SYSTEM, job.caller)]
-    body = {key: value for key, value in made.body.items() if key not in STRIPPED}
+    body = {key: value for key, value in made.body.items() if key not in _NOT_SENT}
     path = job.api.path
     if upstream.kind is UpstreamKind.ANTHROPIC:
         body = anthropic.beside_marked(body, tools, schema)
@@ -77,13 +85,20 @@ def sent_body(
         body["prompt_cache_key"] = _cache_key(job.caller, made.body["prompt_cache_key"], secret)
     rebuilt = openai.chat_sent if path == CHAT else openai.responses_sent
     body = rebuilt(body, made.cuts, markers, breakpoints=upstream.sets_breakpoints)
-    return msgspec.json.encode(CHAT_API.engine(body) if path == CHAT else body)
+    if path == CHAT:  # new accounts at OpenAI store chats unless they are told not to
+        body = CHAT_API.engine(body) | {"store": False}
+    return msgspec.json.encode(body)
 
 
 def sent_headers(job: Job, upstream: UpstreamSettings, credential: Credential) -> Headers:
     """What of the client's may pass, and our key."""
     key = credential.api_key.encode("ascii")
-    headers = [(b"content-type", b"application/json"), *job.headers]
+    passed = [
+        (name, value)
+        for name, value in job.headers
+        if name in _PASSED or name.startswith(_PASSED_PREFIX)
+    ]
+    headers = [(b"content-type", b"application/json"), *passed]
     if upstream.kind is UpstreamKind.OPENAI:
         return [*headers, (b"authorization", b"Bearer " + key)]
     if not any(name == b"anthropic-version" for name, _ in headers):
@@ -91,8 +106,8 @@ def sent_headers(job: Job, upstream: UpstreamSettings, credential: Credential) -
     return [*headers, (b"x-api-key", key)]
 
 
-def _cache_key(caller: Caller, given: object, secret: bytes) -> str:
+def _cache_key(caller: Caller, given: str, secret: bytes) -> str:
     """A client's key for the provider's routing, mixed with whose it is (L2)."""
     whose = caller.private
-    message = encode("scopekv/cache_key/1", whose.kind.value, *whose.path, str(given))
+    message = encode("scopekv/cache_key/1", whose.kind.value, *whose.path, given)
     return hmac.digest(secret, message, "sha256")[:KEY_BYTES].hex()
