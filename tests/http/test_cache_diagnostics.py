@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import anthropic
 import pytest
 import pytest_asyncio
 
+from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.explaining import diagnostics
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
@@ -164,10 +167,29 @@ async def test_an_answer_does_not_wait_for_long(
     texts = stage.deployment.gateway.fleet.instances[0].texts
     assert texts is not None
     monkeypatch.setattr(diagnostics, "WAIT_SECONDS_MAX", 0.0)
-    with texts.lock:
-        late = await alice.ask("Be late. " + rules, "hi", after=first.id)
+    busy, read = threading.Event(), list[Any]()
+    monkeypatch.setattr(diagnostics, "prompt_of", lambda *given: read.append(given))
+    texts.worker.submit(busy.wait)
+    late = await alice.ask("Be late. " + rules, "hi", after=first.id)
+    await alice.ask(rules, "hi")
+    busy.set()
+    await asyncio.wrap_future(texts.worker.submit(int))
+    assert not read, "what nobody waits for any more is not computed"
     assert late.diagnostics is not None
     assert late.diagnostics.cache_miss_reason is None, "pending, as documented"
+
+
+async def test_what_was_sent_before_a_revocation_is_not_found(
+    stage: Stage, talks: dict[str, Talk]
+) -> None:
+    """Also before it is forgotten, which takes a moment."""
+    rules = text_of("diagnosed revoked", 90)
+    await stage.deployment.gateway.forgetter.stop()
+    first = await talks["bob"].ask(rules, "hi")
+    stage.deployment.administration.revocations.user(LOCAL_OPERATOR, "globex", "bob")
+    after = await talks["bob"].ask("No. " + rules, "hi", after=first.id)
+    stage.deployment.gateway.forgetter.start()
+    assert reason(after).type == "previous_message_not_found"
 
 
 async def test_a_comparison_that_fails_fails_no_request(

@@ -38,7 +38,7 @@ texts = st.sampled_from(
     [MANUAL, MEMO, f"{MANUAL}\n\nrules", f"{MANUAL}\n{MEMO}\n\nrules", "rules", "[s:aaaa]\nx", ""]
 )
 images = st.just([{"type": "image_url", "image_url": {"url": "https://x/y.png"}}])
-contents = st.one_of(
+contents: st.SearchStrategy[Any] = st.one_of(
     texts,
     st.sampled_from([None, []]),
     images,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from scopekv.core.policy import RoleRules
 from scopekv.core.scopes import Narrowing, Principal
@@ -17,6 +17,7 @@ from scopekv.gateway.template import ChatTemplate, NotRenderable
 from scopekv.gateway.tokenizer import PromptTokenizer
 from scopekv.gateway.tokens import load_tokenizer
 
+T = TypeVar("T")
 Ask = Callable[..., Awaitable[Any]]
 _TOOL = {
     "type": "function",
@@ -45,14 +46,19 @@ _PROBES: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """One model's text, twice: for the event loop, and for worker threads (one at a time).
+    """One model's text, twice: for the event loop, and for a worker thread of its own.
 
-    A large prompt takes long to read; it must not hold up everybody's.
+    A large prompt takes long to read; it must not hold up everybody's. Nor may many that wait fill
+    the threads that all else needs, such as the registry's.
     """
 
     here: ModelText
-    aside: ModelText
-    lock: threading.Lock
+    _aside: ModelText
+    worker: ThreadPoolExecutor  # of one thread, which alone uses the second text
+
+    async def aside(self, work: Callable[[ModelText], T]) -> T:
+        """Run on the worker, in turn. What is cancelled while it waits never runs."""
+        return await asyncio.get_running_loop().run_in_executor(self.worker, work, self._aside)
 
 
 Built = Texts | str  # or why there is none
@@ -62,7 +68,8 @@ async def built(answer: dict[str, Any]) -> Built:
     """Read what the engine told of its text, or say why it cannot be read. Some seconds of work."""
     try:
         here = await asyncio.to_thread(read_model_text, answer)
-        return Texts(here, await asyncio.to_thread(read_model_text, answer), threading.Lock())
+        aside = await asyncio.to_thread(read_model_text, answer)
+        return Texts(here, aside, ThreadPoolExecutor(1, "model-text"))
     except Misuse as error:
         return str(error)
 
@@ -103,7 +110,7 @@ def _texts(made: Texts, *, template: bool, tools: bool) -> Texts:
             tool_template=text.tool_template if tools else None,
         )
 
-    return Texts(less(made.here), less(made.aside), made.lock)
+    return Texts(less(made.here), less(made._aside), made.worker)
 
 
 def read_model_text(answer: dict[str, Any]) -> ModelText:

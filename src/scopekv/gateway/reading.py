@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,12 +88,7 @@ class Reader:
         if job.api.chat and isinstance(given, list) and len(given) > instance.max_model_len:
             raise PromptTooLong(f"{len(given)} messages; the context is {instance.max_model_len}")
         if job.large:
-
-            def aside() -> Prompt:
-                with texts.lock:
-                    return _read_prompt(job, texts.aside)
-
-            prompt = await asyncio.to_thread(aside)
+            prompt = await texts.aside(lambda model: _read_prompt(job, model))
         else:
             prompt = _read_prompt(job, texts.here)
         if prompt.tokens is not None and len(prompt.tokens) >= instance.max_model_len:

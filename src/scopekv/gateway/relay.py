@@ -186,7 +186,8 @@ class Relay:
     async def _forward(
         self, job: Job, route: Route, prompt: Prompt, sending: _Sending, reply: Reply
     ) -> None:
-        with comparison(job, route.instance, self._recents) as compared:
+        own = sending.own_epoch
+        with comparison(job, route.instance, self._recents, own) as compared:
             told = await self._passed(job, route, prompt, sending, reply, compared)
         if told is not None:
             tell_usage(job, told.usage)

@@ -53,17 +53,20 @@ class CachedContentAdministration:
     def __init__(self, gate: Gate, clock: Callable[[], float]) -> None:
         self._gate, self._clock = gate, clock
 
+    def check_room(self, caller: Principal, content: NewContent, limits: Limits) -> None:
+        """Raise what `create` would, changing nothing."""
+        label = f"cached_content audience:{_audience(caller, content)}"
+        with self._gate.look(caller, Action.CACHED_CONTENT_CREATE, label) as act:
+            self._check(act, _audience(caller, content), content, limits)
+
     def create(self, caller: Principal, content: NewContent, limits: Limits) -> CachedContent:
         """Publish it until its end. Raises `TooLarge` over a limit."""
-        names = (caller.org,) if content.wide else (caller.org, caller.name)
-        audience = Audience(AudienceKind.ORG if content.wide else AudienceKind.USER, names)
+        audience = _audience(caller, content)
         label = f"cached_content audience:{audience}"
         with self._gate.act(caller, Action.CACHED_CONTENT_CREATE, label) as act:
-            home = act.caller.org_uid
-            act.require(Resource(home, account=act.caller, audiences=(audience,)))
-            _check_room(act.tx.cached_contents.of_account(act.caller.uid), content, limits)
+            self._check(act, audience, content, limits)
             made = act.tx.documents.publish(
-                home, f"cached-{secrets.token_hex(12)}", audience, content.text
+                act.caller.org_uid, f"cached-{secrets.token_hex(12)}", audience, content.text
             )
             act.resource += f" new:{made.document.uid}"
             return act.tx.cached_contents.add(
@@ -122,6 +125,12 @@ class CachedContentAdministration:
                     count += 1
         return count
 
+    def _check(self, act: Act, audience: Audience, content: NewContent, limits: Limits) -> None:
+        resource = Resource(act.caller.org_uid, account=act.caller, audiences=(audience,))
+        act.require(resource)
+        _check_room(act.tx.cached_contents.of_account(act.caller.uid), content, limits)
+        self._end(content.ttl_seconds, limits)
+
     def _end(self, ttl_seconds: float, limits: Limits) -> float:
         if not 0 < ttl_seconds <= limits.ttl_seconds_max:
             raise Misuse(
@@ -139,6 +148,12 @@ class CachedContentAdministration:
             if found.expires_at > self._clock():
                 return found
         raise NotFound(f"cached content {shown(ref)} does not exist; list them to see yours")
+
+
+def _audience(caller: Principal, content: NewContent) -> Audience:
+    if content.wide:
+        return Audience(AudienceKind.ORG, (caller.org,))
+    return Audience(AudienceKind.USER, (caller.org, caller.name))
 
 
 def _check_room(own: Sequence[CachedContent], content: NewContent, limits: Limits) -> None:

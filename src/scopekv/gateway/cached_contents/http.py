@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -98,13 +99,15 @@ class CachedContents:
         body = _body(request, forms.New)
         model, text = forms.bare_model(body.model), body.text()
         instance = self._router.reader(model)
-        tokens = await asyncio.to_thread(_count, instance, text, caller)
         ttl = body.seconds(time.time())
         content = NewContent(
-            *(model, body.display_name, text, tokens),
+            *(model, body.display_name, text, None),
             ttl_seconds=forms.TTL_SECONDS if ttl is None else ttl,
             wide=body.audience == "org",
         )
+        # Before the text is read: that takes long, and is for what can be kept alone.
+        await asyncio.to_thread(self._service.check_room, caller, content, self._limits)
+        content = replace(content, tokens=await _count(instance, text, caller))
         made = await asyncio.to_thread(self._service.create, caller, content, self._limits)
         return forms.shown(made)
 
@@ -130,17 +133,15 @@ class CachedContents:
         return {"cachedContents": page} | following
 
 
-def _count(instance: Instance, text: str, caller: Principal) -> int | None:
+async def _count(instance: Instance, text: str, caller: Principal) -> int | None:
     """How many tokens the text has alone; None where this gateway cannot read the model's.
 
     Read as the caller's own, so that the time it takes tells of nobody else's text (L10).
     """
-    texts = instance.texts
-    if texts is None:
+    if instance.texts is None:
         return None
-    with texts.lock:  # on a worker thread: it may be long
-        own = Stretch(len(text), (caller.org_uid, caller.uid))
-        return len(texts.aside.tokenizer.tokenize(text, [own])[0])
+    own = Stretch(len(text), (caller.org_uid, caller.uid))
+    return await instance.texts.aside(lambda model: len(model.tokenizer.tokenize(text, [own])[0]))
 
 
 def _body(request: Request, kind: type[BodyType]) -> BodyType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,16 +17,10 @@ T = TypeVar("T")
 
 
 async def aside(instance: Instance, compare: Callable[[ModelText], T]) -> T:
-    """Run on a worker thread, which alone may use the second text."""
-    texts = instance.texts
-    if texts is None:
+    """Run on the worker thread of the model's second text. Raises `Misuse` where there is none."""
+    if instance.texts is None:
         raise Misuse("this model's engines render prompts themselves: nothing to compare here")
-
-    def run() -> T:
-        with texts.lock:
-            return compare(texts.aside)
-
-    return await asyncio.to_thread(run)
+    return await instance.texts.aside(compare)
 
 
 def prompt_of(api: Api, body: dict[str, Any], model: ModelText, caller: Caller) -> ReadPrompt:

@@ -33,18 +33,22 @@ _PENDING: Answer = {"cache_miss_reason": None}
 
 
 @contextmanager
-def comparison(job: Job, instance: Instance, recents: Recents) -> Iterator[Told | None]:
+def comparison(
+    job: Job, instance: Instance, recents: Recents, own_epoch: int
+) -> Iterator[Told | None]:
     """Compare while the request is served; None where it does not ask for it.
 
     An id of another caller, or of another end user or session of this one, is not found, like one
-    that never was (L10).
+    that never was (L10); nor is one of before a revocation (L6). `own_epoch`: of the caller's
+    private scope.
     """
     name = job.api.compared_with(job.body)
     if name is None:
         yield None
         return
     earlier = recents.get(name)
-    own = earlier is not None and earlier.owner == job.caller.private
+    mine = (job.caller.private, own_epoch)
+    own = earlier is not None and (earlier.owner, earlier.own_epoch) == mine
     task = asyncio.create_task(_compared(job, instance, earlier if own else None))
 
     async def told() -> Answer:

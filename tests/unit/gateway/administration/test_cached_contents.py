@@ -119,3 +119,19 @@ def test_erasing_an_account_ends_its_own(world: World) -> None:
     assert len(list(world.registry.documents())) == 1  # anew from its next use
     revocations.user(LOCAL_OPERATOR, "acme", "mia", erase=True)
     assert list(world.registry.documents()) == []
+
+
+def test_what_cannot_be_kept_is_told_before_it_is_read(world: World) -> None:
+    """The same refusals as of `create`, and nothing is made."""
+    service, mia = world.service.cached_contents, world.who("mia")
+    wrongs = {
+        TooLarge: replace(CONTENT, text="x" * 1001),
+        Misuse: replace(CONTENT, ttl_seconds=601.0),
+        ScopeDenied: replace(CONTENT, wide=True),
+    }
+    for kind, content in wrongs.items():
+        for act in (service.check_room, service.create):
+            with pytest.raises(kind):
+                act(mia, content, LIMITS)
+    service.check_room(mia, CONTENT, LIMITS)
+    assert service.list(mia) == []
