@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -104,15 +105,30 @@ async def test_tool_calls_of_another_type_are_refused(
 
 
 async def test_a_large_prompt_holds_nobody_up(stage: Stage, keys: Keys) -> None:
-    """It is read aside: while that takes as long as it likes, a small request is answered."""
+    """It is read aside: while that takes as long as it likes, a small request is answered.
+
+    So is what needs a thread itself, however many of them wait.
+    """
     texts = stage.deployment.gateway.fleet.instances[0].texts
     assert texts is not None
-    with texts.lock:  # the reading of large prompts stands still
-        large = asyncio.create_task(stage.client.chat(keys["bob"], "a" * 200_000))
+    busy = threading.Event()
+    texts.worker.submit(busy.wait)  # the reading of large prompts stands still
+    try:
+        large = [
+            asyncio.create_task(stage.client.chat(keys["bob"], "a" * 140_000)) for _ in range(36)
+        ]
+        while texts.worker._work_queue.qsize() < len(large):
+            await asyncio.sleep(0.01)
         small = await stage.client.chat(keys["alice"], "hi")
         assert small.status == 200
-        assert not large.done()
-    assert (await large).status == 400
+        kept = await stage.client.send("GET", "/v1/cachedContents", key=keys["alice"])
+        assert kept.status == 200
+        assert not any(one.done() for one in large)
+        for one in large[1:]:
+            one.cancel()
+    finally:
+        busy.set()
+    assert (await large[0]).status == 400
 
 
 async def test_very_many_messages_are_refused_by_their_number(stage: Stage, keys: Keys) -> None:
