@@ -20,6 +20,7 @@ from scopekv.gateway.access import Access
 from scopekv.gateway.administration import Administration
 from scopekv.gateway.administration.cached_contents import Limits, NewContent
 from scopekv.gateway.cached_contents import forms
+from scopekv.gateway.cached_contents.pace import Pace
 from scopekv.gateway.errors_http import http_error
 from scopekv.gateway.http.messages import Headers, Request
 from scopekv.gateway.http.reply import Reply
@@ -55,6 +56,7 @@ class CachedContents:
     ) -> None:
         self._access, self._router, self._metrics = access, router, metrics
         self._service = administration.cached_contents
+        self._pace = Pace()
         self._on = settings.per_account_max > 0
         self._limits = Limits(
             settings.per_account_max, settings.bytes_per_account_max, settings.ttl_seconds_max
@@ -81,6 +83,8 @@ class CachedContents:
                 "cannot narrow it"
             )
         _, _, ref = request.path.partition("/cachedContents/")
+        if request.method != "GET":
+            self._pace.take(caller.uid)
         match request.method, bool(ref):
             case "POST", False:
                 return await self._create(caller, request)

@@ -120,9 +120,12 @@ def _read(
 
 
 def _documents(caller: Caller, text: str) -> tuple[str, ...]:
-    """Texts of the documents in it that the caller may read."""
+    """Texts of the documents in it that the caller may read.
+
+    Permission first: what others published costs no time that could tell (L10).
+    """
     return tuple(
         one.text
         for one in caller.documents.documents
-        if one.text in text and may_read(caller.principal, one.document)[0]
+        if may_read(caller.principal, one.document)[0] and one.text in text
     )
