@@ -158,3 +158,21 @@ async def test_wrong_bodies_are_refused_with_a_word(stage: Stage, keys: Keys, bo
 
 async def test_it_takes_a_key(stage: Stage) -> None:
     assert (await stage.client.send("POST", EXPLAIN, {"request_id": "x"}, key=None)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("api", "earlier"),
+    [
+        ("/v1/chat/completions", {"model": None}),
+        ("/v1/chat/completions", {"tools": [{"type": "function", "function": "f"}]}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": [{"type": ["text"]}]}]}),
+    ],
+)
+async def test_bodies_of_other_types_are_no_fault_of_ours(
+    stage: Stage, keys: Keys, api: str, earlier: dict[str, Any]
+) -> None:
+    later = {"model": stage.model.name, "messages": [{"role": "user", "content": "hi"}]}
+    asked = {name: value for name, value in (later | earlier).items() if value is not None}
+    both = {"api": api, "earlier": asked, "later": later}
+    answer = await stage.client.send("POST", EXPLAIN, both, key=keys["alice"])
+    assert answer.status in (200, 400)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scopekv.cli.lint import YOU
 from scopekv.core.explaining import Diagnosis, MissCause, diagnose
+from scopekv.core.policy import Document
+from scopekv.core.scopes import Audience
 from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.chat import CHAT_API
+from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.explaining import read_prompt
 from scopekv.gateway.model_text import read_model_text
 from scopekv.gateway.prompts import ModelText
+from scopekv.ports import PublishedDocument
 from scopekv.simulate.model import SimulatedModel
 from tests.unit.gateway.broken_prompts import BROKEN, CLEAN, RULES, TALK, Chat, chat
 from tests.unit.gateway.more_broken_prompts import BROKEN as MORE
@@ -107,3 +113,14 @@ def test_a_date_that_the_template_writes_before_tools_and_questions(model: Simul
         assert [cause.code for cause in diagnose(one, other, BLOCK).causes] == [
             MissCause.TEMPLATE_CHANGED
         ]
+
+
+def test_documents_of_others_cost_no_time_that_could_tell(text: ModelText) -> None:
+    """One that the caller may not read is not even compared (L10)."""
+    one = PublishedDocument(
+        Document("doc_1", Audience.parse("org:others")), "m", "secret words", 1, None
+    )
+    caller = replace(YOU, documents=DocumentIndex([one]))
+    object.__setattr__(one, "text", None)  # any look at it would raise
+    api = APIS[CHAT]
+    assert read_prompt(api, api.check(chat(RULES, "hi")), text, caller).documents == ()

@@ -118,8 +118,10 @@ def _message(message: Any) -> list[tuple[str, dict[str, Any]]]:
     calls: list[dict[str, Any]] = []
     for index, block in enumerate(_list(content, "content")):
         kind = block.get("type") if isinstance(block, dict) else None
-        if kind not in _BLOCK_FIELDS or not block.keys() <= _BLOCK_FIELDS[kind]:
-            raise NotRenderable("a block that is not text, a tool's use or its result")
+        if not isinstance(kind, str) or kind not in _BLOCK_FIELDS:
+            raise NotRenderable("a block of its own kind")
+        if not block.keys() <= _BLOCK_FIELDS[kind]:
+            raise NotRenderable("a block with fields of its own kind")
         if kind == "text":
             texts += _texts([block], "content")
         elif kind == "tool_use" and role == "assistant":

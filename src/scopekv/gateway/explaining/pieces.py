@@ -38,7 +38,7 @@ def read_prompt(api: Api, body: Mapping[str, Any], model: ModelText, caller: Cal
 
     Raises `NotRenderable` where only the engine can render it, `Misuse` where nobody can.
     """
-    name = str(body["model"])
+    name = str(body.get("model"))
     paths = api.paths(dict(body))
     caller = _narrowed(caller, body)
     if api.chat is None:
@@ -83,7 +83,8 @@ def _tools_at(chat: Chat) -> int:
     if not chat.tools:
         return -1
     first = chat.tools[0]
-    name = str((first.get("function") or first).get("name"))
+    function = first.get("function")
+    name = str((function if isinstance(function, dict) else first).get("name"))
     return next((i for i, glue in enumerate(chat.rendered.glue) if name in glue), -1)
 
 

@@ -44,8 +44,10 @@ def check(body: Mapping[str, Any]) -> None:
     items = body.get("input")
     for item in items if isinstance(items, list) else []:
         _check_item(item)
-    tools = body.get("tools")
-    for tool in tools if isinstance(tools, list) else []:
+    tools = body.get("tools") or []
+    if not isinstance(tools, list):
+        raise Misuse("tools must be a list")
+    for tool in tools:
         kind = tool.get("type", "custom") if isinstance(tool, dict) else None
         if not isinstance(kind, str) or not kind.startswith(_TOOLS):
             raise Misuse(

@@ -30,6 +30,7 @@ def test_a_file_is_found_however_deep_it_lies(depth: int) -> None:
         {"container": "c"},
         {"input": [{"id": "msg_1"}]},
         {"input": ["x"]},
+        {"tools": {"type": "code_interpreter"}},
     ],
 )
 def test_what_names_something_there_is_refused(body: dict[str, Any]) -> None:
