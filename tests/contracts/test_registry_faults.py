@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -252,3 +253,16 @@ def test_a_file_taken_away_under_us_refuses(path: Path, sqlite: SqlRegistry, how
         with pytest.raises(Unavailable, match="gone" if how == "removed" else "replaced"):
             attempt()
     sqlite.close()
+
+
+def test_a_thread_that_comes_late_does_not_open_a_closed_registry_again(url: str) -> None:
+    """One that was reading when it was closed gets its answer; its connection is closed then."""
+    registry = open_registry(url)
+    registry.versions()
+    with registry.read() as view:
+        registry.close()
+        assert view.orgs.list("", 10) == []
+    for act in (registry.versions, registry.read().__enter__, registry.write().__enter__):
+        with pytest.raises(Unavailable, match="closed"):
+            act()
+    gc.collect()  # a connection that was left open warns, and a warning fails the test

@@ -66,6 +66,7 @@ class ScopedPolicy(Generic[K]):
         self._ledger = Ledger()
         self._offered: set[K] = set()  # the last victims: their removal is an eviction
         self._serial = 0
+        self._smallest = 1 << 62  # of all blocks there ever were
 
     def insert(self, key: K, entry: Entry[K]) -> None:
         if key in self._nodes or key == entry.parent:
@@ -77,6 +78,8 @@ class ScopedPolicy(Generic[K]):
         self._nodes[key] = node
         self._join(node)
         self._ledger.add(entry.account, entry.size_bytes)
+        if entry.size_bytes < self._smallest:
+            self._smallest = entry.size_bytes
         if entry.parent is not None:
             self._children[entry.parent] = self._children.get(entry.parent, 0) + 1
             if parent is not None and parent.young:
@@ -214,6 +217,7 @@ class ScopedPolicy(Generic[K]):
             *(self._nodes, self._children, self._lanes, self._order, self._ledger),
             account=account,
             guarantee=self.shares.guarantee_bytes(self._ledger.accounts_for(account)),
+            smallest=self._smallest,
             protected=protected,
         )
         try:

@@ -135,9 +135,8 @@ class Draft:
             heapq.heappush(self._heap, (-used, account))
 
     def take(self, account: bytes, size_bytes: int) -> None:
-        """Count bytes as gone, and have the account considered again."""
+        """Count bytes as gone. `offer` the account to have it considered again."""
         self._used[account] = self.used_bytes(account) - size_bytes
-        self.offer(account)
 
     def taken(self) -> Iterator[tuple[bytes, int]]:
         """(account, bytes taken from it)."""

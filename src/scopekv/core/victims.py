@@ -32,12 +32,17 @@ class Search(Generic[K]):
         *,
         account: bytes,
         guarantee: int,
+        smallest: int,
         protected: Collection[K],
     ) -> None:
+        """`smallest`: no block has fewer bytes."""
         self._nodes, self._children, self._lanes, self._order = nodes, children, lanes, order
         self._account, self._guarantee, self._protected = account, guarantee, protected
+        self._smallest = smallest
         self.draft = Draft(ledger)
         self._rivals: dict[bytes, Node[K]] = {}  # furthest above, with the next each would give
+        self._again: dict[bytes, None] = {}  # accounts to look at again, not among the rivals
+        self._rest_below = False  # whether nobody else is above the guarantee by a block
         self._firsts: dict[bytes, Node[K] | None] = {}  # of accounts, as far as looked at
         self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # of lanes, the same
         self.passed: list[Node[K]] = []
@@ -56,19 +61,48 @@ class Search(Generic[K]):
 
     def _choose(self) -> Node[K] | None:
         """The next block to go, or None. Take what it gives before asking again."""
-        draft, account, guarantee, rivals = self.draft, self._account, self._guarantee, self._rivals
-        own = self._first(account)
-        while len(rivals) < RIVALS_MAX and (name := draft.largest()) is not None:
-            if draft.used_bytes(name) <= guarantee:
-                draft.offer(name)
-                break
-            if node := self._first(name):
-                rivals[name] = node
-        if not rivals:
+        own = self._first(self._account)
+        self._find_rivals()
+        if not self._rivals:
             return own
-        oldest = min(rivals.values(), key=_used_at)
-        floods = own is not None and own.uses == 1 and draft.used_bytes(account) > guarantee
-        return own if floods and oldest.uses > 1 else oldest
+        oldest = min(self._rivals.values(), key=_used_at)
+        if own is None or own.uses > 1 or oldest.uses == 1:
+            return oldest
+        return own if self.draft.used_bytes(self._account) > self._guarantee else oldest
+
+    def _find_rivals(self) -> None:
+        """Have the accounts furthest above the guarantee that have something to give."""
+        draft, guarantee, rivals, again = self.draft, self._guarantee, self._rivals, self._again
+        crowded = len(rivals) + len(again) > RIVALS_MAX
+        if self._rest_below and not crowded:
+            self._look_again()
+            return
+        if crowded:  # they compete anew
+            again.update(dict.fromkeys(rivals))
+            rivals.clear()
+        for name in again:
+            draft.offer(name)
+        again.clear()
+        self._rest_below = False
+        while len(rivals) < RIVALS_MAX:
+            largest = draft.largest()
+            if largest is None or draft.used_bytes(largest) < guarantee + self._smallest:
+                self._rest_below = True
+                if largest is not None:
+                    draft.offer(largest)
+                break
+            if node := self._first(largest):
+                rivals[largest] = node
+        if self._rest_below and draft.used_bytes(self._account) > guarantee:
+            again[self._account] = None  # of its own it may give more than what is lent
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """At a few that may give something, where nobody else does."""
+        for name in self._again:
+            if self.draft.used_bytes(name) > self._guarantee and (node := self._first(name)):
+                self._rivals[name] = node
+        self._again.clear()
 
     def _first(self, name: bytes) -> Node[K] | None:
         """The account's first block to go that it may lose to the asking one."""
@@ -114,7 +148,7 @@ class Search(Generic[K]):
         del self._firsts[account]
         self.taken.append(lane.pop())
         self.draft.take(account, node.size_bytes)
-        self._rivals.pop(account, None)
+        self._reconsider(account)
         if key is None:
             return
         gone = self.gone[key] = self.gone.get(key, 0) + 1
@@ -128,12 +162,11 @@ class Search(Generic[K]):
             parent.lane.push(parent)
         if parent.account != account:  # it may have had nothing to give before
             self._firsts.pop(parent.account, None)
-            for name in (parent.account, *self._rivals):
-                self._reconsider(name)
+            self._reconsider(parent.account)
 
     def _reconsider(self, account: bytes) -> None:
         self._rivals.pop(account, None)
-        self.draft.offer(account)
+        self._again[account] = None
 
 
 def _used_at(node: Node[K]) -> int:

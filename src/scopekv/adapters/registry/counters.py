@@ -28,6 +28,7 @@ class Counters:
         self._connection: Any = None
         self._turn = threading.Lock()
         self._failed_at = float("-inf")
+        self._closed = False  # for good: a thread that comes late must not connect again
 
     def read(self) -> Versions:
         """Return the counters as of the last commit. Raises `Unavailable`.
@@ -49,9 +50,12 @@ class Counters:
 
     def close(self) -> None:
         with self._turn:
+            self._closed = True
             self._drop()
 
     def _fresh(self) -> Versions:
+        if self._closed:
+            raise self._database.unavailable("it is closed")
         if time.monotonic() - self._failed_at < _PAUSE_SECONDS:
             raise self._database.unavailable("it could not be reached a moment ago")
         try:

@@ -51,6 +51,7 @@ class Database:
         self._file: tuple[int, int] | None = None
         self._snapshots = engine
         self._turn = threading.Lock()
+        self._closed = False
         if engine.dialect.name == "postgresql":
             # All reads of one transaction see one commit: no half of a change.
             self._snapshots = engine.execution_options(
@@ -66,7 +67,7 @@ class Database:
         """A snapshot."""
         with self.translated():
             self.check_file()
-            with self._snapshots.connect() as connection, connection.begin():
+            with self._connected(self._snapshots) as connection, connection.begin():
                 yield connection
 
     @contextmanager
@@ -76,10 +77,20 @@ class Database:
         with self.translated(), self._one_at_a_time():
             self.check_file()
             writer = self.engine.execution_options(**{_WRITE: True})
-            with writer.connect() as connection, connection.begin():
+            with self._connected(writer) as connection, connection.begin():
                 if not self.sqlite:
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
                 yield connection
+
+    @contextmanager
+    def _connected(self, engine: Engine) -> Iterator[Connection]:
+        """A connection of the pool. None once that is closed; one that is out is not put back."""
+        if self._closed:
+            raise self.unavailable("it is closed")
+        with engine.connect() as connection:
+            yield connection
+            if self._closed:
+                connection.detach()
 
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
@@ -139,6 +150,8 @@ class Database:
             raise self.unavailable("the file was replaced while in use; restart ScopeKV")
 
     def close(self) -> None:
+        """For good: a thread that comes late is told so."""
+        self._closed = True
         self.engine.dispose()
 
 

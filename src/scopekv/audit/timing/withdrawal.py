@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from scopekv.audit.endpoint import Endpoint
 from scopekv.audit.results import Severity
@@ -13,6 +14,7 @@ from scopekv.audit.timing.asking import Asker, Lost, Party
 from scopekv.audit.timing.experiments import Arm, Sample
 from scopekv.errors import ConfigError, Unavailable
 
+T = TypeVar("T")
 _DOCUMENTS, _ORGS = "/admin/v1/documents", "/admin/v1/orgs"
 
 
@@ -33,6 +35,9 @@ class Publisher:
 
     async def make_empty_org(self) -> None:
         """Sets `empty_org` where this key may make an organisation: operators may."""
+        await _to_its_end(self._make_empty_org())
+
+    async def _make_empty_org(self) -> None:
         reply = await self.endpoint.call("POST", _ORGS, {"name": self._org}, key=self.key)
         self.empty_org = reply.status == 201
 
@@ -43,6 +48,9 @@ class Publisher:
     async def publish(self, text: str, audience: str = "public") -> str:
         """Return the document's id. Raises `ConfigError` where this key may not publish, and
         `Lost`, as `withdraw` does, where no answer came."""
+        return await _to_its_end(self._publish(text, audience))
+
+    async def _publish(self, text: str, audience: str) -> str:
         name = f"audit-timing-{self.run}-{self._made}"
         body = {"name": name, "audience": audience, "text": text}
         answer = await self._call(_DOCUMENTS, body, 201)
@@ -78,6 +86,17 @@ class Publisher:
                 "it must belong to an account that may publish for everybody"
             )
         return reply.body
+
+
+async def _to_its_end(act: Coroutine[Any, Any, T]) -> T:
+    """Carried out also when cancelled meanwhile: what was made must be known, to be removed."""
+    task = asyncio.ensure_future(act)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        task.cancelled() or task.exception()  # looked at: nobody else will
+        raise
 
 
 @dataclass(frozen=True, slots=True, repr=False)
