@@ -186,8 +186,7 @@ class Relay:
     async def _forward(
         self, job: Job, route: Route, prompt: Prompt, sending: _Sending, reply: Reply
     ) -> None:
-        own = sending.own_epoch
-        with comparison(job, route.instance, self._recents, own) as compared:
+        with comparison(job, route.instance, self._recents, sending.own_epoch) as compared:
             told = await self._passed(job, route, prompt, sending, reply, compared)
         if told is not None:
             tell_usage(job, told.usage)
