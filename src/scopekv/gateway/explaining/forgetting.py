@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
 from scopekv.errors import Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.explaining.recents import Recents
 
 LOOK_SECONDS = 0.5
+log = logging.getLogger("scopekv.explaining")
 
 
 class Forgetter:
@@ -32,8 +34,12 @@ class Forgetter:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            with contextlib.suppress(Unavailable):  # `Access` says so in the log
+            try:
                 await self._look()
+            except Unavailable:
+                pass  # `Access` says so in the log
+            except Exception as error:  # noqa: BLE001 - the loop must outlive what it meets
+                log.error("unexpected %s while forgetting requests", type(error).__name__)
 
     async def _look(self) -> None:
         await self._access.refresh()
