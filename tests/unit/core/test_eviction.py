@@ -129,6 +129,13 @@ def test_a_flood_above_its_guarantee_displaces_itself_before_what_was_used_again
     assert cache.victims(10, B) == ["a"]
 
 
+def test_an_account_above_its_guarantee_by_less_than_a_block_still_gives_its_oldest() -> None:
+    cache = policy(110)  # 27 bytes each
+    fill(cache, A, "opq")
+    fill(cache, B, "uvwxyz")
+    assert evict(cache, 20, A) == "ou", "o is older than u, and A is above by 3 bytes"
+
+
 def test_an_idle_account_gives_down_to_its_guarantee() -> None:
     cache = policy()
     fill(cache, A, "abcd")
