@@ -198,7 +198,7 @@ def run(kinds: Sequence[str], runs: int, clean_runs: int, jobs: int) -> dict[str
     by_time = [kind for kind in kinds if PLANTED[kind].audit == "timing"]
     for group, size in (([kind for kind in kinds if kind not in by_time], jobs), (by_time, 1)):
         with ProcessPoolExecutor(size, mp_context=context) as pool:
-            for kind, one in zip(group, pool.map(in_process, group, repeat(runs)), strict=False):
+            for kind, one in zip(group, pool.map(in_process, group, repeat(runs)), strict=True):
                 found[kind] = one
                 print(f"{kind}: {one.caught} of {runs}", flush=True)
     tidy = uvloop.run(clean(clean_runs))

@@ -8,6 +8,8 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 if ((EUID == 0)) && command -v apt-get >/dev/null; then
   say "installing Chromium for the browser tests (400 MB)"
   export DEBIAN_FRONTEND=noninteractive
-  if apt-get update -qq >/dev/null && apt-get install -qq -y chromium >/dev/null; then exit 0; fi
+  # Unattended upgrades may hold the lock for a while after a start.
+  if apt-get -o DPkg::Lock::Timeout=60 update -qq >/dev/null &&
+    apt-get -o DPkg::Lock::Timeout=60 install -qq -y chromium >/dev/null; then exit 0; fi
 fi
 say "no Chromium here: browser tests are skipped; install the package chromium to run them"

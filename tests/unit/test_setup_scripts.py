@@ -21,6 +21,13 @@ def test_no_file_of_the_setup_names_a_host_or_a_folder_of_some_machine(path: Pat
     assert re.findall(r"(?:https?|file)://\S+|/(?:opt|root|home|work)/\S+", path.read_text()) == []
 
 
+@pytest.mark.parametrize("path", SETUP_FILES, ids=lambda path: path.name)
+def test_whoever_calls_apt_waits_for_its_lock(path: Path) -> None:
+    """On a machine that has just started, unattended upgrades hold it for a while."""
+    calls = re.findall(r"apt-get (?!>)[^;&|\n]+", path.read_text())
+    assert [call for call in calls if "-o DPkg::Lock::Timeout=60" not in call] == []
+
+
 def test_pips_sources_become_uvs_and_the_environment_wins(tmp_path: Path) -> None:
     settings = tmp_path / "pip.conf"
     settings.write_text(
