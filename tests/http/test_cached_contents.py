@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scopekv.gateway.cached_contents.pace import CHANGES_MAX
 from scopekv.simulate.client import Answer
 from scopekv.simulate.stage import Stage, text_of
 
@@ -139,6 +140,16 @@ async def test_what_is_wrong_is_said(stage: Stage, keys: Keys, body: dict[str, A
     assert answer.status == 400
     assert answer.json["error"]["status"] == "INVALID_ARGUMENT"
     assert answer.json["error"]["message"]
+
+
+async def test_who_changes_them_too_fast_is_told_when_to_come_back(stage: Stage) -> None:
+    key = stage.deployment.account("acme", "hasty")
+    for _ in range(4 * CHANGES_MAX):  # one more is free each second
+        refused = await stage.client.send("DELETE", f"{PATH}/none", key=key)
+        if refused.status == 429:
+            break
+    assert refused.json["error"]["status"] == "RESOURCE_EXHAUSTED"
+    assert int(dict(refused.headers)[b"retry-after"]) >= 1
 
 
 async def test_an_end_user_cannot_be_narrowed_to(stage: Stage, keys: Keys) -> None:

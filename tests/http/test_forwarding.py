@@ -97,6 +97,7 @@ async def test_one_call_per_request_whatever_the_engine_answers(calm: Stage, key
             if behaviour.refuses:
                 assert answer.status == behaviour.refuses
                 assert answer.json["error"]["message"] == "refused, as told"
+                assert (b"retry-after" in dict(answer.headers)) == (answer.status == 429)
 
 
 async def test_a_refusal_that_repeats_the_request_is_not_passed_on(calm: Stage, keys: Keys) -> None:

@@ -23,7 +23,7 @@ from scopekv.console.revoking import Revoking
 from scopekv.console.sessions import LIFE_SECONDS, Session, Sessions
 from scopekv.core.scopes import Principal
 from scopekv.errors import Misuse, NotFound, ScopeDenied, ScopeKVError, Unauthenticated
-from scopekv.gateway.errors_http import http_error
+from scopekv.gateway.errors_http import failure_of
 from scopekv.gateway.http.messages import Request
 from scopekv.gateway.http.reply import Reply
 
@@ -171,7 +171,8 @@ class Console:
         reply: Reply, page: Page, language: Language, path: str, visit: Visit | None = None
     ) -> None:
         content = render.page(page.template, page.values, language=language, path=path, visit=visit)
-        reply.send(page.status, render.headers("text/html; charset=utf-8"), content)
+        head = [*render.headers("text/html; charset=utf-8"), *page.headers]
+        reply.send(page.status, head, content)
 
     @staticmethod
     def _redirect(reply: Reply, to: str, *more: tuple[bytes, bytes]) -> None:
@@ -231,7 +232,7 @@ class Console:
         error: ScopeKVError,
         session: Session | None,
     ) -> None:
-        status, body = http_error(error)
+        failure = failure_of(error)
         visit = None
         if session is not None:
             try:
@@ -239,6 +240,6 @@ class Console:
                 visit = Visit(request, principal, session, language, {}, {}, ())
             except ScopeKVError:
                 log.warning("a page failed, and so did looking its visitor up")
-        values = {"status": status, "message": body["error"]["message"]}
-        page = Page("error.html.j2", values, status)
+        values = {"status": failure.status, "message": failure.message}
+        page = Page("error.html.j2", values, failure.status, failure.retry)
         self._page(reply, page, language, f"{CONSOLE}/", visit)

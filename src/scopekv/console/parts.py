@@ -17,7 +17,7 @@ from scopekv.gateway.access import Access
 from scopekv.gateway.administration import Administration
 from scopekv.gateway.explaining import Explainer, Recents
 from scopekv.gateway.fleet import Fleet
-from scopekv.gateway.http.messages import Request
+from scopekv.gateway.http.messages import Headers, Request
 from scopekv.gateway.instances_http import InstancesAdmin
 from scopekv.gateway.revocation import Revoker
 from scopekv.gateway.waiting import WaitingRoom
@@ -88,6 +88,7 @@ class Page:
     template: str
     values: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
+    headers: Headers = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,4 +77,5 @@ def failure_of(error: BaseException) -> Failure:
     """An error as a server sends it."""
     status, body = http_error(error)
     detail = body["error"]
-    return Failure(status, detail["message"], detail["type"], detail["code"])
+    wait = error.retry_after_seconds if isinstance(error, errors.Overloaded) else None
+    return Failure(status, detail["message"], detail["type"], detail["code"], wait)

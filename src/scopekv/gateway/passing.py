@@ -31,6 +31,7 @@ from scopekv.gateway.usage import (
 REQUEST_ID = b"x-scopekv-request"
 ERROR_BYTES_MAX = 1 << 16
 ANSWER_BYTES_MAX = 64 << 20
+RETRY_AFTER = b"1"  # seconds, where an engine that is too busy does not say
 _JSON: Headers = [(b"content-type", b"application/json")]
 
 # Credentials, what narrows, and what would pick a request's name, rank or encoding in the engine.
@@ -143,7 +144,7 @@ async def pass_error(
     if any(secret in content for secret in secrets) or not is_error(content):
         raise Misuse("the engine did not accept this request; check its fields and their types")
     metrics.answered("engine_error", answer.status)
-    wait = answer.header(b"retry-after")
+    wait = answer.header(b"retry-after") or (RETRY_AFTER if answer.status == 429 else None)
     reply.send(answer.status, [*_JSON, *([(b"retry-after", wait)] if wait else [])], content)
 
 

@@ -10,16 +10,15 @@ from enum import Enum
 
 import msgspec
 
-from scopekv.errors import Overloaded, Unavailable
+from scopekv.errors import Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, stripped
-from scopekv.gateway.errors_http import failure_of
 from scopekv.gateway.explaining.diagnostics import Told as Compared
 from scopekv.gateway.explaining.diagnostics import comparison
 from scopekv.gateway.explaining.recents import Recent, Recents
 from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.client import Busy, NotSent
-from scopekv.gateway.http.messages import Headers, Request
+from scopekv.gateway.http.messages import Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.metrics import Metrics
@@ -38,7 +37,6 @@ from scopekv.ports.tracing import Trace, Tracer
 
 HEAD_SECONDS_MAX = 600.0
 TRIES_MAX = 16
-_JSON: Headers = [(b"content-type", b"application/json")]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,20 +95,12 @@ class Relay:
 
     async def _admit(self, request: Request, reply: Reply, trace: Trace) -> None:
         waited = 0.0
-        try:
-            if not self._room.take():
-                principal = await self._access.principal(request)
-                came = time.perf_counter()
-                await self._room.wait(principal.org)
-                waited = time.perf_counter() - came
-                self._metrics.waited_seconds.observe(waited)
-        except Overloaded as error:
-            trace.failed(type(error).__name__)
-            failure = reply.worded(failure_of(error))
-            self._metrics.answered(request.path, failure.status)
-            wait = (b"retry-after", b"%d" % error.retry_after_seconds)
-            reply.send(failure.status, [*_JSON, wait], failure.body())
-            return
+        if not self._room.take():
+            principal = await self._access.principal(request)
+            came = time.perf_counter()
+            await self._room.wait(principal.org)
+            waited = time.perf_counter() - came
+            self._metrics.waited_seconds.observe(waited)
         try:
             await self._serve(request, reply, waited, trace)
         finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import msgspec
@@ -254,7 +254,7 @@ class MessagesFailure(Failure):
 
 def worded(failure: Failure) -> Failure:
     """A failure in Anthropic's form."""
-    return MessagesFailure(failure.status, failure.message, failure.type, failure.code)
+    return MessagesFailure(*astuple(failure))
 
 
 MESSAGES_API = Api(

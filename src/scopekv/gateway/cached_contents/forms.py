@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -126,4 +126,4 @@ class GoogleFailure(Failure):
 
 
 def worded(failure: Failure) -> Failure:
-    return GoogleFailure(failure.status, failure.message, failure.type, failure.code)
+    return GoogleFailure(*astuple(failure))

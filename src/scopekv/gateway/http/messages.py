@@ -97,12 +97,16 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A refusal in OpenAI's error shape. The message goes to the client: no internals in it."""
+    """A refusal in OpenAI's error shape. The message goes to the client: no internals in it.
+
+    `retry_after_seconds`: when the client may come back, of what was too much.
+    """
 
     status: int
     message: str
     type: str
     code: str
+    retry_after_seconds: int | None = None
 
     def __post_init__(self) -> None:
         if not 400 <= self.status <= 599:
@@ -117,9 +121,17 @@ class Failure:
         """The failure as the last event of a stream."""
         return b"data: %b\n\n" % self.body()
 
+    @property
+    def retry(self) -> Headers:
+        """The header that says when to come back, where there is one to say."""
+        if self.retry_after_seconds is None:
+            return []
+        return [(b"retry-after", b"%d" % self.retry_after_seconds)]
+
     def response(self) -> Response:
         """The failure as a whole answer."""
-        return Response(self.status, [(b"content-type", b"application/json")], self.body())
+        headers = [(b"content-type", b"application/json"), *self.retry]
+        return Response(self.status, headers, self.body())
 
 
 def set_no_delay(transport: asyncio.Transport) -> None:

@@ -199,7 +199,8 @@ class RequestParser:
         if len(self.ready) >= self._limits.pipelined_max:
             limit = self._limits.pipelined_max
             message = f"More than {limit} requests were pipelined; wait for answers."
-            self._refuse(Failure(429, message, "invalid_request_error", "too_many_pipelined"))
+            kind, code = "invalid_request_error", "too_many_pipelined"
+            self._refuse(Failure(429, message, kind, code, retry_after_seconds=1))
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self.ready.append(
             Request(

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from scopekv.errors import Misuse, Overloaded, Unavailable
+from scopekv.errors import Misuse, Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES_API
-from scopekv.gateway.errors_http import failure_of
 from scopekv.gateway.http.client import Busy, ClientPool, NotSent
 from scopekv.gateway.http.limits import ClientLimits
-from scopekv.gateway.http.messages import Headers, Request
+from scopekv.gateway.http.messages import Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.reading import Job, Reader
@@ -31,7 +30,6 @@ HEAD_SECONDS_MAX = 600.0
 IDLE_SECONDS = 30.0
 TRIES_MAX = 16
 Serve = Callable[[Request, Reply], Awaitable[None]]
-_JSON: Headers = [(b"content-type", b"application/json")]
 _COUNTING = replace(MESSAGES_API, path=COUNT_TOKENS)
 log = logging.getLogger("scopekv.upstreams")
 
@@ -106,12 +104,6 @@ class Upstreams:
         trace = self._tracer.begin(operation(request.path), request.headers)
         try:
             await self._tried(request, reply, having, trace)
-        except Overloaded as error:
-            trace.failed(type(error).__name__)
-            failure = reply.worded(failure_of(error))
-            self._metrics.answered(request.path, failure.status)
-            wait = (b"retry-after", b"%d" % error.retry_after_seconds)
-            reply.send(failure.status, [*_JSON, wait], failure.body())
         except BaseException as error:  # a client that left ends it too
             trace.failed(type(error).__name__)
             raise
