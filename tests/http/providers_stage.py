@@ -11,7 +11,7 @@ from typing import Any
 import anthropic
 import openai
 
-from scopekv.gateway.settings import GatewaySettings
+from scopekv.gateway.settings import GatewaySettings, RoutingSettings
 from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
 from scopekv.simulate.client import PlainClient
 from scopekv.simulate.deployment import Deployment
@@ -77,7 +77,10 @@ class ProvidersStage:
 
 @asynccontextmanager
 async def providers_stage(
-    folder: Path, first: Sequence[UpstreamSettings] = (), **more: Any
+    folder: Path,
+    first: Sequence[UpstreamSettings] = (),
+    routing: RoutingSettings | None = None,
+    **more: Any,
 ) -> AsyncIterator[ProvidersStage]:
     """`more`: settings of both upstreams. `first`: others, which stand before them."""
     clock = Clock()
@@ -96,7 +99,13 @@ async def providers_stage(
                 breakpoints=True,
             ),
         )
-        settings = GatewaySettings((), port=0, stop_seconds_max=0.5, upstreams=upstreams)
+        settings = GatewaySettings(
+            (),
+            port=0,
+            stop_seconds_max=0.5,
+            upstreams=upstreams,
+            routing=routing or RoutingSettings(),
+        )
         deployment = await Deployment(folder, settings).start([])
         account = deployment.account
         keys = {

@@ -45,7 +45,7 @@ from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.settings import GatewaySettings
 from scopekv.gateway.standing import Standing, send
 from scopekv.gateway.upstreams.relay import Upstreams
-from scopekv.gateway.waiting import WaitingRoom
+from scopekv.gateway.waiting import engine_room
 from scopekv.gateway.warm import Warmer
 from scopekv.store.broker import Authority, KeyBroker
 
@@ -109,14 +109,16 @@ class Gateway:
         self._instances = InstancesAdmin(world.registry, self.fleet, restart)
         self.locator = IndexLocator(self.fleet, issuer)
         self.router = Router(self.fleet, self.metrics, settings.routing.in_flight_max, self.locator)
-        self.room = WaitingRoom(self.fleet, settings.routing)
+        self.room = engine_room(self.fleet, settings.routing)
         self.probes = Probes(self.access, self.metrics, settings.probes)
         reader = Reader(self.access, self.probes)
         self.remembered = recents = Recents()
         self.forgetter = Forgetter(self.access, recents)
         self.recorder = Recorder(world.tallies)
         self.request_log = RequestLog(settings.request_log, world.scope_secret)
-        explainer = Explainer(self.access, self.router, recents, settings.retention)
+        explainer = Explainer(
+            *(self.access, self.router, recents, settings.retention, settings.routing)
+        )
         relay = Relay(
             *(self.access, reader, self.probes, issuer, self.notes),
             *(self.fleet, self.router, self.room),
@@ -137,8 +139,9 @@ class Gateway:
             settings.cached_contents,
         )
         self.upstreams = Upstreams(
-            *(settings.upstreams, self.access, reader, world.scope_secret, self.metrics),
-            world.tracer,
+            *(settings.upstreams, settings.routing, self.access, reader, world.scope_secret),
+            metrics=self.metrics,
+            tracer=world.tracer,
         )
         standing = Standing(
             *(self.access, self.fleet, self.warmer, self.room, self.upstreams, self.metrics)

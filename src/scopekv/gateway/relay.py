@@ -94,17 +94,10 @@ class Relay:
             trace.end()
 
     async def _admit(self, request: Request, reply: Reply, trace: Trace) -> None:
-        waited = 0.0
-        if not self._room.take():
-            principal = await self._access.principal(request)
-            came = time.perf_counter()
-            await self._room.wait(principal.org)
-            waited = time.perf_counter() - came
-            self._metrics.waited_seconds.observe(waited)
-        try:
+        async with self._room.place(lambda: self._access.principal(request)) as waited:
+            if waited:
+                self._metrics.waited_seconds.observe(waited)
             await self._serve(request, reply, waited, trace)
-        finally:
-            self._room.leave()
 
     async def _serve(self, request: Request, reply: Reply, waited: float, trace: Trace) -> None:
         """Place and forward it, on another instance if need be.

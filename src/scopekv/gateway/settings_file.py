@@ -46,11 +46,11 @@ class _Instance(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Routing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     in_flight_max: Annotated[
-        int, Meta(description="Requests of this gateway at one engine; more wait.")
+        int, Meta(description="Requests of this gateway at one engine or upstream; more wait.")
     ] = RoutingSettings().in_flight_max
     waiting_max: Annotated[
         int,
-        Meta(description="Requests that wait for a place, over all organisations; more get 429."),
+        Meta(description="Requests that wait in one line, over all organisations; more get 429."),
     ] = RoutingSettings().waiting_max
     wait_seconds_max: Annotated[
         float, Meta(description="How long a request waits for a place before it gets 429.")

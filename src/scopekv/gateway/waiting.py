@@ -1,10 +1,17 @@
-"""The waiting room: no more requests at engines than they take, and a fair line for the rest."""
+"""Waiting rooms: no more under way than there are places, and a fair line for the rest.
+
+One for the engines, one for each provider beside them, one for what explains misses.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
+from scopekv.core.scopes import Principal
 from scopekv.core.turns import Turns
 from scopekv.errors import Overloaded
 from scopekv.gateway.fleet import Fleet
@@ -15,13 +22,14 @@ _PACE = 0.1
 
 
 class WaitingRoom:
-    """Places at the engines. Take one, or wait for one; leave it, always.
+    """Places at something. Be inside `place` while using it.
 
     Conservation: `taken` equals the places that were taken and not left.
     """
 
-    def __init__(self, fleet: Fleet, settings: RoutingSettings) -> None:
-        self._fleet, self._settings = fleet, settings
+    def __init__(self, places: Callable[[], int], settings: RoutingSettings, what: str) -> None:
+        """`places`: how many there are just now. `what`: they are at, for who must hear of it."""
+        self._places, self._settings, self._what = places, settings, what
         self._turns: Turns[asyncio.Future[None]] = Turns(settings.waiting_max)
         self.taken = 0
         self._left_at: float | None = None
@@ -33,18 +41,34 @@ class WaitingRoom:
 
     @property
     def places(self) -> int:
-        """Over all instances in use; with none of them, whoever comes is told so at once."""
-        live = sum(instance.takes_requests for instance in self._fleet.instances)
-        return self._settings.in_flight_max * max(1, live)
+        return self._places()
 
-    def take(self) -> bool:
+    @asynccontextmanager
+    async def place(self, who: Callable[[], Awaitable[Principal]]) -> AsyncIterator[float]:
+        """Have a place while inside; gives the seconds that it was waited for.
+
+        `who` is asked only where it must be waited for: organisations take turns. Raises what
+        that does, and `Overloaded`.
+        """
+        waited = 0.0
+        if not self._take():
+            org = (await who()).org
+            came = time.perf_counter()
+            await self._wait(org)
+            waited = time.perf_counter() - came
+        try:
+            yield waited
+        finally:
+            self._leave()
+
+    def _take(self) -> bool:
         """Take a place if one is free and nobody waits."""
         if self._turns or self.taken >= self.places:
             return False
         self.taken += 1
         return True
 
-    async def wait(self, org: str) -> None:
+    async def _wait(self, org: str) -> None:
         """Take a place when it is this organisation's turn.
 
         Raises `Overloaded` where too many wait, or after `wait_seconds_max`.
@@ -53,7 +77,7 @@ class WaitingRoom:
         turn: asyncio.Future[None] = loop.create_future()
         displaced = self._turns.join(org, turn)
         if displaced is turn:
-            raise self._overloaded("too many requests wait for an engine")
+            raise self._overloaded(f"too many requests wait for {self._what}")
         if displaced is not None and not displaced.done():
             displaced.set_exception(self._overloaded("others waited with fewer requests"))
         self._hand_out()
@@ -62,12 +86,12 @@ class WaitingRoom:
                 await turn
         except TimeoutError:
             self._give_up(org, turn)
-            raise self._overloaded("no engine had a place in time") from None
+            raise self._overloaded(f"no place at {self._what} came free in time") from None
         except asyncio.CancelledError:
             self._give_up(org, turn)
             raise
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """Give a place back; the next in turn takes it."""
         self.taken -= 1
         now = asyncio.get_running_loop().time()
@@ -87,9 +111,19 @@ class WaitingRoom:
         """It may have got its turn in the same moment."""
         self._turns.leave(org, turn)
         if turn.done() and not turn.cancelled() and turn.exception() is None:
-            self.leave()
+            self._leave()
 
     def _overloaded(self, why: str) -> Overloaded:
         seconds = math.ceil(self._interval_seconds * (self.waiting + 1))
         seconds = min(max(1, seconds), RETRY_SECONDS_MAX)
         return Overloaded(f"{why}: retry after {seconds} s", retry_after_seconds=seconds)
+
+
+def engine_room(fleet: Fleet, settings: RoutingSettings) -> WaitingRoom:
+    """Places over all instances in use; with none of them, whoever comes is told so at once."""
+
+    def places() -> int:
+        live = sum(instance.takes_requests for instance in fleet.instances)
+        return settings.in_flight_max * max(1, live)
+
+    return WaitingRoom(places, settings, "the engines")

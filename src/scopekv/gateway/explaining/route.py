@@ -4,17 +4,21 @@
     {"request": {...}, "api": "/v1/messages"}          a body, against the caller's last requests
     {"earlier": {...}, "later": {...}, "api": "..."}   two bodies; nothing is remembered
 
-`api` is a completion API's path, the chat's by default. Nothing reaches an engine.
+`api` is a completion API's path, the chat's by default. Nothing reaches an engine. One comparison
+at a time: the others wait in turn, organisation by organisation, as requests for engines do.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
 from scopekv.core.explaining import Diagnosis, Facts, diagnose
 from scopekv.core.fetching import PrefillCurve
+from scopekv.core.scopes import Principal
 from scopekv.errors import Misuse, NotFound
 from scopekv.gateway.access import Access
 from scopekv.gateway.apis import APIS, Api
@@ -28,10 +32,15 @@ from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Instance
 from scopekv.gateway.prompts import Caller, ModelText
 from scopekv.gateway.routing import Router
+from scopekv.gateway.settings import RoutingSettings
+from scopekv.gateway.waiting import WaitingRoom
 from scopekv.store.scope_keys import Retention
 
 EXPLAIN = "/v1/scopekv/explain"
 COMPARED_MAX = 8
+COMPARED_BYTES_MAX = 16 << 20  # of the earlier bodies; the latest is always read
+PLACES = 1  # what compares also reads every tenant's large requests: it must be free again soon
+T = TypeVar("T")
 _JSON = [(b"content-type", b"application/json")]
 
 
@@ -47,9 +56,15 @@ class Explainer:
     """The route, over what `recents` remembers."""
 
     def __init__(
-        self, access: Access, router: Router, recents: Recents, retention: Retention
+        self,
+        access: Access,
+        router: Router,
+        recents: Recents,
+        retention: Retention,
+        routing: RoutingSettings,
     ) -> None:
         self._access, self._router = access, router
+        self._room = WaitingRoom(lambda: PLACES, routing, "what explains misses")
         self._recents, self._retention = recents, retention
 
     async def serve(self, request: Request, reply: Reply) -> None:
@@ -93,7 +108,7 @@ class Explainer:
             other = prompt_of(api, later, model, caller)
             return diagnose(one, other, instance.block_size or 32)
 
-        diagnosis = await aside(instance, compare)
+        diagnosis = await self._compared(caller, instance, compare)
         return shown(diagnosis, cached=None, prefill=_prefill(instance))
 
     async def _best(
@@ -110,7 +125,7 @@ class Explainer:
         def compare(model: ModelText) -> tuple[Diagnosis, Recent | None]:
             later = prompt_of(api, body, model, caller)
             best: tuple[Diagnosis, Recent | None] | None = None
-            for one in before[:COMPARED_MAX]:
+            for one in _affordable(before):
                 try:
                     earlier = prompt_of(APIS[one.path], read_body(one.content), model, caller)
                 except Misuse:
@@ -121,10 +136,21 @@ class Explainer:
                     best = (found, one)
             return best or (diagnose(None, later, instance.block_size or 32), None)
 
-        diagnosis, with_which = await aside(instance, compare)
+        diagnosis, with_which = await self._compared(caller, instance, compare)
         cached = recent.cached if recent is not None else None
         answer = shown(diagnosis, cached=cached, prefill=_prefill(instance))
         return answer | {"compared_with": with_which.request_id if with_which else None}
+
+    async def _compared(
+        self, caller: Caller, instance: Instance, compare: Callable[[ModelText], T]
+    ) -> T:
+        """Compare when it is the caller's organisation's turn. Raises `Overloaded`, `Misuse`."""
+
+        async def who() -> Principal:
+            return caller.principal
+
+        async with self._room.place(who):
+            return await aside(instance, compare)
 
     def _facts(self, earlier: Recent, later: Recent) -> Facts:
         shared = [
@@ -140,6 +166,13 @@ class Explainer:
             whole_prompt=later.whole_prompt,
             fetch_reason=later.fetch_reason,
         )
+
+
+def _affordable(before: list[Recent]) -> list[Recent]:
+    """Of the earlier requests, newest first, those that one answer may cost to read."""
+    sizes = itertools.accumulate(len(one.content) for one in before[:COMPARED_MAX])
+    count = sum(size <= COMPARED_BYTES_MAX for size in sizes)
+    return before[: max(1, count)]
 
 
 def _prefill(instance: Instance) -> PrefillCurve | None:

@@ -20,10 +20,12 @@ from scopekv.gateway.http.messages import Request
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.reading import Job, Reader
+from scopekv.gateway.settings import RoutingSettings
 from scopekv.gateway.tracing import operation, tell_upstream, tell_usage
 from scopekv.gateway.upstreams.passing import pass_answer, refuse
 from scopekv.gateway.upstreams.sending import PATHS, plan, sent_body, sent_headers
 from scopekv.gateway.upstreams.settings import Credential, UpstreamSettings
+from scopekv.gateway.waiting import WaitingRoom
 from scopekv.ports.tracing import Trace, Tracer
 
 HEAD_SECONDS_MAX = 600.0
@@ -45,8 +47,11 @@ _model = msgspec.json.Decoder(_Named)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Upstream:
+    """`room`: its own, so that one that is slow keeps nobody from another."""
+
     settings: UpstreamSettings
     pool: ClientPool
+    room: WaitingRoom
 
 
 class Upstreams:
@@ -55,6 +60,7 @@ class Upstreams:
     def __init__(
         self,
         settings: Sequence[UpstreamSettings],
+        routing: RoutingSettings,
         access: Access,
         reader: Reader,
         secret: bytes,
@@ -64,7 +70,14 @@ class Upstreams:
         self._access, self._reader, self._secret = access, reader, secret
         self._metrics, self._tracer = metrics, tracer
         limits = ClientLimits(idle_seconds=IDLE_SECONDS)
-        self._all = [_Upstream(one, ClientPool(one.base_url, limits=limits)) for one in settings]
+        self._all = [
+            _Upstream(
+                one,
+                ClientPool(one.base_url, limits=limits),
+                WaitingRoom(lambda: routing.in_flight_max, routing, "the provider"),
+            )
+            for one in settings
+        ]
         self._by_model: dict[str, list[_Upstream]] = {}
         for one in self._all:
             for model in one.settings.models:
@@ -115,32 +128,36 @@ class Upstreams:
     ) -> None:
         """Send it to the first provider that is reached.
 
-        One call, and another only where nothing was sent. Each try decides anew (I14).
+        One call, and another only where nothing was sent.
         """
-        began = time.perf_counter()
-        api = _COUNTING if request.path == COUNT_TOKENS else APIS[request.path]
-        left = list(having)
-        for _ in range(TRIES_MAX):
-            job = await self._reader.job(request, began, api, trace=trace)
-            upstream = left[0]
-            credential = upstream.settings.credential(job.caller.principal.org)
-            if credential is None:
-                raise Unavailable("the organisation's credential went")
-            body = await self._body(job, upstream.settings)
-            if body is None:
-                continue
-            tell_upstream(job, upstream.settings.name, upstream.settings.kind.value)
+        for upstream in having:
             try:
-                await self._forward(job, upstream, credential, body, reply)
+                async with upstream.room.place(lambda: self._access.principal(request)) as waited:
+                    await self._sent(request, reply, upstream, waited, trace)
+                return
             except NotSent as error:
                 self._metrics.engine_error("not_sent")
                 if not isinstance(error, Busy):
                     log.warning("upstream %s: %s", upstream.settings.name, error)
-                left.pop(0)
-                if not left:
+                if upstream is having[-1]:
                     raise
-                continue
-            return
+
+    async def _sent(
+        self, request: Request, reply: Reply, upstream: _Upstream, waited: float, trace: Trace
+    ) -> None:
+        """Send it to this one and pass on the answer. Each try decides anew (I14)."""
+        began = time.perf_counter()
+        api = _COUNTING if request.path == COUNT_TOKENS else APIS[request.path]
+        for _ in range(TRIES_MAX):
+            job = await self._reader.job(request, began, api, waited_seconds=waited, trace=trace)
+            credential = upstream.settings.credential(job.caller.principal.org)
+            if credential is None:
+                raise Unavailable("the organisation's credential went")
+            body = await self._body(job, upstream.settings)
+            if body is not None:
+                tell_upstream(job, upstream.settings.name, upstream.settings.kind.value)
+                await self._forward(job, upstream, credential, body, reply)
+                return
         raise Unavailable("permissions did not come to rest")
 
     async def _body(self, job: Job, upstream: UpstreamSettings) -> bytes | None:

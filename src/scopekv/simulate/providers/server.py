@@ -20,10 +20,10 @@ _EVENTS: Headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
 class SimulatedProvider:
     """Use as an async context manager. `workspaces`: the workspace of each API key.
 
-    `by_breakpoint`: models of OpenAI that cache as GPT-5.6 does.
-    `fails`: statuses that the next requests get instead of an answer. `breaks`: every connection is
-    cut after a stream's second event. `seen`: every request that
-    came, with its body. `clock`: what the caches' times are measured by, seconds.
+    `by_breakpoint`: models of OpenAI that cache as GPT-5.6 does. `held`: answers wait while it is
+    set. `fails`: statuses that the next requests get instead of an answer. `breaks`: every
+    connection is cut after a stream's second event. `seen`: every request that came, with its
+    body. `clock`: what the caches' times are measured by, seconds.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class SimulatedProvider:
         self._messages = anthropic.MessagesCache(clock, minimum or {})
         self._prefixes = openai.PrefixCache(clock)
         self._breakpoints, self._by_breakpoint = BreakpointCache(clock), by_breakpoint
+        self.held = False
         self.fails: list[int] = []
         self.breaks = False
         self.seen: list[tuple[Request, dict[str, Any]]] = []
@@ -66,6 +67,8 @@ class SimulatedProvider:
         body = json.loads(request.body)
         self.seen.append((request, body))
         named = request.header(b"x-api-key") or request.header(b"authorization") or b""
+        while self.held:  # noqa: ASYNC110 - whoever holds it only sets a value
+            await asyncio.sleep(0.01)
         key = named.removeprefix(b"Bearer ").decode("latin-1")
         if self.fails:
             _refuse(reply, self.fails.pop(0), f"made to fail; key {key}; 90 of 100 requests used")
