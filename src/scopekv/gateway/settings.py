@@ -67,13 +67,16 @@ class ProbeSettings:
 
 @dataclass(frozen=True, slots=True)
 class CachedContentSettings:
-    """What one account may have of cached contents at a time. `per_account_max` 0: none.
+    """What one account, and one organisation, may have of cached contents at a time.
 
-    Their texts lie in every gateway's memory, so they are bounded by bytes as well.
+    `per_account_max` 0: none. Their texts lie in every gateway's memory, so they are bounded by
+    bytes as well; an organisation may have any number of accounts, so it is bounded itself.
     """
 
     per_account_max: int = 16
     bytes_per_account_max: int = 8 << 20
+    per_org_max: int = 1000
+    bytes_per_org_max: int = 64 << 20
     ttl_seconds_max: int = 7 * 86_400
 
     def __post_init__(self) -> None:
@@ -81,6 +84,10 @@ class CachedContentSettings:
             raise ConfigError("[cached_contents] per_account_max takes 0 to 10000")
         if not 1024 <= self.bytes_per_account_max <= 1 << 32:
             raise ConfigError("[cached_contents] bytes_per_account_max takes 1 KiB to 4 GiB")
+        if not 1 <= self.per_org_max <= 1_000_000:
+            raise ConfigError("[cached_contents] per_org_max takes 1 to 1000000")
+        if not 1024 <= self.bytes_per_org_max <= 1 << 40:
+            raise ConfigError("[cached_contents] bytes_per_org_max takes 1 KiB to 1 TiB")
         if not 60 <= self.ttl_seconds_max <= 366 * 86_400:
             raise ConfigError("[cached_contents] ttl_seconds_max takes 60 to 31622400")
 

@@ -86,6 +86,12 @@ class _CachedContents(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     bytes_per_account_max: Annotated[int, Meta(description="Of all their texts, in UTF-8.")] = (
         CachedContentSettings().bytes_per_account_max
     )
+    per_org_max: Annotated[
+        int, Meta(description="So many live ones of all accounts of an organisation.")
+    ] = CachedContentSettings().per_org_max
+    bytes_per_org_max: Annotated[
+        int, Meta(description="Of all their texts; each gateway holds them in memory.")
+    ] = CachedContentSettings().bytes_per_org_max
     ttl_seconds_max: Annotated[int, Meta(description="The furthest end from now.")] = (
         CachedContentSettings().ttl_seconds_max
     )

@@ -22,11 +22,13 @@ DISPLAY_CHARS_MAX = 128
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one account at a time; `ttl_seconds_max`: from now."""
+    """Of one account at a time, and of all of an organisation's; `ttl_seconds_max`: from now."""
 
     count_max: int
     bytes_max: int
     ttl_seconds_max: int
+    org_count_max: int
+    org_bytes_max: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -128,7 +130,9 @@ class CachedContentAdministration:
     def _check(self, act: Act, audience: Audience, content: NewContent, limits: Limits) -> None:
         resource = Resource(act.caller.org_uid, account=act.caller, audiences=(audience,))
         act.require(resource)
-        _check_room(act.tx.cached_contents.of_account(act.caller.uid), content, limits)
+        kept = act.tx.cached_contents
+        _check_room(kept.of_account(act.caller.uid), content, limits)
+        _check_org_room(kept.of_org(act.caller.org_uid), content, limits)
         self._end(content.ttl_seconds, limits)
 
     def _end(self, ttl_seconds: float, limits: Limits) -> float:
@@ -162,13 +166,32 @@ def _check_room(own: Sequence[CachedContent], content: NewContent, limits: Limit
             f"this account has {len(own)} cached contents; the limit is {limits.count_max}: "
             "delete one, or let it end"
         )
-    taken = sum(one.record.size_bytes for one in own)
-    size = len(content.text.encode("utf-8", "surrogatepass"))
-    if taken + size > limits.bytes_max:
+    taken = _bytes(own, content)
+    if taken > limits.bytes_max:
         raise TooLarge(
-            f"this account's cached contents would have {taken + size} bytes; the limit is "
-            f"{limits.bytes_max}"
+            f"this account's cached contents would have {taken} bytes; the limit is "
+            f"{limits.bytes_max}: delete one, or let it end"
         )
+
+
+def _check_org_room(all_: Sequence[CachedContent], content: NewContent, limits: Limits) -> None:
+    """How much others have is not told (L10)."""
+    full = ""
+    if len(all_) >= limits.org_count_max:
+        full = f"the limit is per_org_max = {limits.org_count_max}"
+    elif _bytes(all_, content) > limits.org_bytes_max:
+        full = f"the limit is bytes_per_org_max = {limits.org_bytes_max}"
+    if full:
+        raise TooLarge(
+            f"your organisation's accounts have no room left for this cached content; {full}: "
+            "delete some, let them end, or ask the gateway's operator for more"
+        )
+
+
+def _bytes(kept: Sequence[CachedContent], content: NewContent) -> int:
+    """Of their texts and the new one, in UTF-8."""
+    size = len(content.text.encode("utf-8", "surrogatepass"))
+    return size + sum(one.record.size_bytes for one in kept)
 
 
 def _ended(act: Act, content: CachedContent) -> str:

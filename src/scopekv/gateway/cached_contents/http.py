@@ -59,7 +59,9 @@ class CachedContents:
         self._pace = Pace()
         self._on = settings.per_account_max > 0
         self._limits = Limits(
-            settings.per_account_max, settings.bytes_per_account_max, settings.ttl_seconds_max
+            *(settings.per_account_max, settings.bytes_per_account_max, settings.ttl_seconds_max),
+            org_count_max=settings.per_org_max,
+            org_bytes_max=settings.bytes_per_org_max,
         )
 
     async def serve(self, request: Request, reply: Reply) -> None:

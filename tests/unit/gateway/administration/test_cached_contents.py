@@ -17,7 +17,7 @@ from scopekv.ports import CachedContent
 if TYPE_CHECKING:
     from tests.unit.gateway.administration.conftest import World
 
-LIMITS = Limits(count_max=2, bytes_max=1000, ttl_seconds_max=600)
+LIMITS = Limits(*(2, 1000, 600), org_count_max=3, org_bytes_max=1500)
 TEXT = "the manual of the lantern " * 4
 CONTENT = NewContent("m", "manual", TEXT, 30, ttl_seconds=60.0, wide=False)
 
@@ -100,6 +100,25 @@ def test_one_account_has_a_limit_of_pieces_and_of_bytes(world: World) -> None:
     with pytest.raises(TooLarge, match="limit is 2"):
         made(world, content=replace(CONTENT, text="third"))
     made(world, "pat")
+
+
+def test_all_accounts_of_an_organisation_have_a_limit_together(world: World) -> None:
+    """Each keeps to its own limit, and all gateways would hold all of their texts (L11)."""
+    made(world)
+    made(world, "pat", replace(CONTENT, text="x" * 900))
+    service, ada = world.service.cached_contents, world.who("ada")
+    large = replace(CONTENT, text="y" * 900)
+    for act in (service.check_room, service.create):
+        with pytest.raises(TooLarge, match="bytes_per_org_max = 1500") as refused:
+            act(ada, large, LIMITS)
+        assert "1004" not in str(refused.value), "what others have is not told (L10)"
+    made(world, "ada", replace(CONTENT, text="small"))
+    with pytest.raises(TooLarge, match="per_org_max = 3"):
+        made(world, "ada", replace(CONTENT, text="tiny"))
+    service.create(world.who("mia", "globex"), large, LIMITS)
+    uid = service.list(world.who("pat"))[0].record.document.uid
+    service.delete(world.who("pat"), uid)
+    made(world, "ada", replace(CONTENT, text="tiny"))
 
 
 def test_deleting_ends_it_now_and_the_account_can_go_with_its_own(world: World) -> None:
