@@ -31,6 +31,7 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
 def test_a_torn_last_line_is_cut_off_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_bytes(LINE * 2 + b"torn" * 50_000)
+    path.chmod(0o600)
     file = LogFile(path, RequestLogSettings(path))
     file.append(LINE)
     file.close()
@@ -75,6 +76,21 @@ def test_a_file_of_another_kind_is_refused_untouched(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="something else"):
             LogFile(path, RequestLogSettings(path))
         assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_log_that_others_may_read_or_write_is_refused_untouched(
+    tmp_path: Path, mode: int
+) -> None:
+    """It tells who sent alike prompts when; a mode given to an earlier file must not stay."""
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(LINE + b"torn")
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match=f"mode {mode:o}.*chmod 600"):
+        LogFile(path, RequestLogSettings(path))
+    assert path.read_bytes() == LINE + b"torn"
+    path.chmod(0o600)
+    LogFile(path, RequestLogSettings(path)).close()
 
 
 @pytest.mark.parametrize("files_max", [1, 3])

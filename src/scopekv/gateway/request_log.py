@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import queue
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -226,14 +227,18 @@ class LogFile:
 def _opened(path: Path) -> tuple[int, int]:
     """A log's descriptor, and its size at the end of its last whole line. Raises OSError.
 
-    A file with other content is refused untouched: a wrong path must not cut off a database.
+    A file with other content is refused untouched: a wrong path must not cut off a database. So is
+    one that others may read: it tells who sends alike prompts, and when.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        size = os.fstat(fd).st_size
+        found = os.fstat(fd)
+        size, mode = found.st_size, stat.S_IMODE(found.st_mode)
         head = os.pread(fd, len(_HEAD), 0)
         if not _HEAD.startswith(head):
             raise OSError(errno.EEXIST, "it holds something else than a request log")
+        if mode & 0o077:
+            raise OSError(errno.EPERM, f"others may read or write it (mode {mode:o}): chmod 600 it")
         while size:
             start = max(0, size - (1 << 16))
             end = os.pread(fd, size - start, start).rfind(b"\n") + 1
