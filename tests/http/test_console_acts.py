@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scopekv.core.tallies import Place, Tally, Whose, places
+from scopekv.errors import Unavailable
 from scopekv.simulate.browser import Browser, location, logged_in
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
@@ -142,7 +143,8 @@ async def test_what_cannot_be_kept_now_is_kept_later(tmp_path: Path, model: Simu
         browser = await logged_in(stage.deployment.url, key)
         for _ in range(2):
             assert (await stage.client.chat(key, text_of("later", 60))).status == 200
-            await recorder.keep()
+            with pytest.raises(Unavailable):
+                await recorder.keep()
         assert (await browser.get("")).status == 503
         assert (await browser.get("/requests")).status == 200
         in_the_way.rmdir()

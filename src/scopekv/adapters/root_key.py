@@ -10,19 +10,18 @@ Everything secret is derived per purpose, so all gateways of a deployment need t
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from scopekv.adapters.folder_lock import alone
 from scopekv.core.encoding import encode
 from scopekv.errors import ConfigError, Corrupt, ScopeKVError, Unavailable
 
@@ -115,7 +114,7 @@ class FileKeyWrapper:
 
     def _rewrite(self, change: Callable[[list[str]], list[str]]) -> int:
         """Replace the lines under a lock over processes; return how many fewer there are."""
-        with _alone(self._path.parent):
+        with alone(self._path.parent):
             try:
                 _read(self._path)  # refuses what is no key file
                 before = self._path.read_text().split()
@@ -230,16 +229,6 @@ def _replace(path: Path, lines: Sequence[str]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _stat(path: Path) -> tuple[int, int] | None:

@@ -91,7 +91,7 @@ def up(
             kv_cache_gib=kv_cache_gib,
             max_model_len=max_model_len,
             extra_env=plugin_environment(
-                world, gateway_settings.instance_group, own_url(gateway_settings)
+                world, gateway_settings.instance_group, gateway_settings.own_url
             ),
             tiers=wanted,
             # One engine is never chosen among: its events would be work for nothing.
@@ -158,13 +158,6 @@ def described(folder: Path, settings: GatewaySettings) -> Iterator[None]:
 def _quoted(text: str) -> str:
     """A TOML string: JSON's escapes are all among TOML's."""
     return json.dumps(text)
-
-
-def own_url(settings: GatewaySettings) -> str:
-    """Where programs on this machine reach the gateway."""
-    any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
-    host = any_address.get(settings.host, settings.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 async def _start(engines: EmbeddedEngines, console: Console) -> None:

@@ -25,10 +25,11 @@ from typing import Any
 
 import msgspec
 
-from scopekv.errors import ConfigError, ScopeKVError, Unavailable
+from scopekv.errors import ConfigError, Unavailable
 from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.client import ClientPool
 from scopekv.gateway.instances import InstanceAddress
+from scopekv.gateway.rounds import Rounds
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ANSWER_BYTES_MAX = 16 << 20
@@ -165,18 +166,21 @@ class Discovery:
     every_seconds: float
     cluster: Callable[[], Cluster] = Cluster.of_this_pod
     _known: dict[str, list[InstanceAddress]] = field(default_factory=dict)
-    _task: asyncio.Task[None] | None = None
+    _rounds: Rounds = field(init=False)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self._rounds = Rounds(
+            self._again, self.every_seconds, log, waits="what became of instances waits"
+        )
 
     async def start(self) -> None:
         """Resolve once, then again and again where there is what to resolve."""
         await self.settle()
-        self._task = asyncio.create_task(self._run())
+        self._rounds.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._rounds.stop()
 
     async def replace(self, listed: Sequence[InstanceAddress], sources: Sequence[Source]) -> None:
         """Take over other settings, and bring the fleet in line. Raises `ConfigError`."""
@@ -199,14 +203,6 @@ class Discovery:
             if found != [instance.address for instance in self.fleet.instances]:
                 await self.fleet.reconcile(found)
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self.every_seconds)
-            if not self.sources:
-                continue
-            try:
-                await self.settle()
-            except ScopeKVError as error:
-                log.warning("instances are as they were: %s", error)
-            except Exception as error:  # noqa: BLE001 - the loop must outlive what it meets
-                log.error("unexpected %s while resolving instances", type(error).__name__)
+    async def _again(self) -> None:
+        if self.sources:
+            await self.settle()

@@ -6,7 +6,6 @@ A request never waits for the disk, and a tally that cannot be kept is lost, nev
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import time
@@ -21,6 +20,7 @@ from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.passing import Told
 from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.reading import Job
+from scopekv.gateway.rounds import Rounds
 from scopekv.gateway.usage import Shares, Usage
 from scopekv.ports import Tallies
 
@@ -30,27 +30,23 @@ BLOCK_TOKENS = 32  # where an instance does not tell
 log = logging.getLogger("scopekv.recording")
 
 
-class Recorder:
+class Recorder(Rounds):
     """Use: `start`, `note` for each answer, then `stop`."""
 
     def __init__(self, tallies: Tallies, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(self.keep, KEEP_SECONDS, log, waits="tallies of requests wait")
         self._tallies, self._clock = tallies, clock
         self._cost = IsolationCost(secrets.token_bytes(16))
         self._waiting: dict[Place, Tally] = {}
         self._keeping = asyncio.Lock()
-        self._trouble = ""
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """Keep what is counted, and close the tallies."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        await self.keep()
+        await super().stop()
+        try:
+            await self.keep()
+        except Unavailable as error:
+            log.error("the last tallies of requests are lost: %s", error)
         await asyncio.to_thread(self._tallies.close)
 
     def note(self, job: Job, instance: Instance, prompt: Prompt, told: Told) -> None:
@@ -69,30 +65,21 @@ class Recorder:
                 self._waiting[place] = tally
 
     async def keep(self) -> None:
-        """Add what is counted to the tallies; what they cannot take now is tried again."""
+        """Add what is counted to the tallies. What they cannot take now is tried again."""
         async with self._keeping:
             taken, self._waiting = self._waiting, {}
             if not taken:
                 return
             try:
                 await asyncio.to_thread(self._tallies.add, taken, self._clock())
-            except Unavailable as error:
-                if str(error) != self._trouble:
-                    log.error("tallies of requests cannot be kept: %s", error)
-                self._trouble = str(error)
+            except Unavailable:
                 self._put_back(taken)
-            else:
-                self._trouble = ""
+                raise
 
     def _put_back(self, taken: dict[Place, Tally]) -> None:
         for place, tally in self._waiting.items():
             taken[place] = taken[place] + tally if place in taken else tally
         self._waiting = dict(list(taken.items())[-PLACES_MAX:])
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(KEEP_SECONDS)
-            await self.keep()
 
     def _answered(
         self, job: Job, instance: Instance, prompt: Prompt, told: Told, usage: Usage

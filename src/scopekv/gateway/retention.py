@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from scopekv.errors import ScopeKVError
 from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.instances import Instance, Isolation
+from scopekv.gateway.rounds import Rounds
 from scopekv.store.broker import KeyBroker
 
 EXPIRE_SECONDS = 20.0
@@ -22,7 +23,7 @@ KEYS_EVERY = 3  # rounds
 log = logging.getLogger("scopekv.retention")
 
 
-class Expirer:
+class Expirer(Rounds):
     """Asks every instance with the plugin to expire, round by round. Use: `start`, `stop`."""
 
     def __init__(
@@ -34,18 +35,13 @@ class Expirer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`unpinned` hears which pins an instance gave back because their blocks' time was over."""
+        super().__init__(self._round, EXPIRE_SECONDS, log, waits="retention waits")
         self._unpinned = unpinned
         self._fleet, self._broker, self._clock = fleet, broker, clock
-        self._trouble: dict[str, str] = {}  # by instance: logged once a change, not every round
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._told: dict[
+            str, str
+        ] = {}  # trouble by instance: logged once a change, not every round
+        self._rounds = 0
 
     async def expire(self) -> None:
         """One round over the instances. Trouble of one is logged and does not stop the others."""
@@ -58,19 +54,11 @@ class Expirer:
         if gone:
             log.info("%d sealing keys out of retention were destroyed", len(gone))
 
-    async def _run(self) -> None:
-        number = 0
-        while True:
-            await asyncio.sleep(EXPIRE_SECONDS)
-            number += 1
-            try:
-                await self.expire()
-                if number % KEYS_EVERY == 0:
-                    await self.expire_keys()
-            except ScopeKVError as error:
-                log.warning("retention waits for the next round: %s", error)
-            except Exception as error:  # noqa: BLE001 - the loop must outlive what it meets
-                log.error("unexpected %s in retention", type(error).__name__)
+    async def _round(self) -> None:
+        self._rounds += 1
+        await self.expire()
+        if self._rounds % KEYS_EVERY == 0:
+            await self.expire_keys()
 
     async def _ask(self, instance: Instance) -> None:
         trouble = ""
@@ -80,6 +68,6 @@ class Expirer:
                 self._unpinned(instance, told["unpinned"])
         except ScopeKVError as error:
             trouble = str(error)
-        if trouble and trouble != self._trouble.get(instance.address.name):
+        if trouble and trouble != self._told.get(instance.address.name):
             log.warning("instance %s does not expire: %s", instance.address.name, trouble)
-        self._trouble[instance.address.name] = trouble
+        self._told[instance.address.name] = trouble

@@ -26,6 +26,7 @@ from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.instances import Instance
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.purge_calls import PurgeCalls
+from scopekv.gateway.rounds import Rounds
 from scopekv.ports import Receipt, Registry
 
 LOOK_SECONDS = 0.25
@@ -78,16 +79,18 @@ class Revoker:
         self._epochs = -1
         self._read_at = float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._rounds = Rounds(self._look, LOOK_SECONDS, log, waits="new receipts wait")
 
     async def load(self) -> None:
         """Read what is pending. Raises `Unavailable` where the registry is."""
         await self._read()
 
     def start(self) -> None:
-        self._tasks.add(asyncio.create_task(self._run()))
+        self._rounds.start()
 
     async def stop(self) -> None:
         """End what is under way; what is not done stays pending in the registry."""
+        await self._rounds.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -122,18 +125,12 @@ class Revoker:
             if reason in (LineReason.UNREACHABLE, LineReason.TIMED_OUT):
                 raise Unavailable("it does not take the purges that wait for it")
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                versions = await asyncio.to_thread(self._registry.versions)
-                late = time.monotonic() - self._read_at > READ_SECONDS
-                if versions.epochs != self._epochs or late:
-                    await self._read()
-            except Unavailable:
-                pass  # `Access` says so in the log
-            except Exception as error:  # noqa: BLE001 - the loop must outlive what it meets
-                log.error("unexpected %s while looking for receipts", type(error).__name__)
+    async def _look(self) -> None:
+        with contextlib.suppress(Unavailable):  # `Access` says so in the log
+            versions = await asyncio.to_thread(self._registry.versions)
+            late = time.monotonic() - self._read_at > READ_SECONDS
+            if versions.epochs != self._epochs or late:
+                await self._read()
 
     async def _read(self) -> None:
         """Take up every pending receipt, and drop those that are done elsewhere."""

@@ -164,3 +164,10 @@ class GatewaySettings:
         names = [upstream.name for upstream in self.upstreams]
         if len(set(names)) != len(names):
             raise ConfigError(f"two upstreams share a name: {', '.join(sorted(names))}")
+
+    @property
+    def own_url(self) -> str:
+        """Where programs on this machine reach the gateway, also one that listens everywhere."""
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+        host = everywhere.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

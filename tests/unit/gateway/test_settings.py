@@ -8,6 +8,7 @@ import pytest
 
 from scopekv.errors import ConfigError
 from scopekv.gateway.http import ClientPool
+from scopekv.gateway.settings import GatewaySettings
 from scopekv.gateway.settings_file import read_settings
 from scopekv.store.scope_keys import Retention
 
@@ -82,3 +83,16 @@ def test_an_identity_provider_is_read(tmp_path: Path) -> None:
     assert oidc.identity.rules.user_claim == "sub"
     path.write_text(ENGINE)
     assert read_settings(path).oidc is None
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8080"),  # noqa: S104 - nothing is bound
+        ("::", "http://[::1]:8080"),
+        ("fd00::7", "http://[fd00::7]:8080"),
+        ("gateway", "http://gateway:8080"),
+    ],
+)
+def test_where_it_listens_is_reached_from_here(host: str, url: str) -> None:
+    assert GatewaySettings((), host=host).own_url == url

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
+from scopekv.adapters.folder_lock import alone
 from scopekv.adapters.registry.database import Database
 from scopekv.errors import ConfigError, Unavailable
 
@@ -87,20 +84,10 @@ def _use_wal(database: Database) -> None:
             raw: Any = connection.connection.dbapi_connection
             if raw.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
                 return
-            with _alone(Path(database.engine.url.database or ".").parent):
+            with alone(Path(database.engine.url.database or ".").parent):
                 mode = raw.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise ConfigError(
             f"registry {database.label}: its file system cannot do write-ahead logging; choose a "
             "folder on a local disk with --data-dir or --registry"
         )
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from scopekv.audit.results import Severity
 from scopekv.audit.timing.asking import Asker, Party
-from scopekv.audit.timing.experiments import Arm, Sample
+from scopekv.audit.timing.experiments import Arm, Sample, asked_for
 from scopekv.audit.timing.withdrawal import Publisher
 
 
@@ -38,6 +38,4 @@ class Denied:
             await self.asker.ask(self.attacker, text + letters.fresh())
         else:
             await self.publisher.publish_to_nobody(text)
-        asked = letters.fresh() + "\n" if arm is Arm.MISS else text
-        reply = await self.asker.ask(self.attacker, asked + letters.fresh())
-        return Sample(reply.ttft_seconds, reply.cached_tokens)
+        return await asked_for(text, arm, self.asker, self.attacker)

@@ -64,6 +64,13 @@ class Experiment(Protocol):
         ...
 
 
+async def asked_for(text: str, arm: Arm, asker: Asker, attacker: Party) -> Sample:
+    """The attacker asks for a document's text with an end of its own, or in MISS for another's."""
+    asked = asker.letters.fresh() + "\n" if arm is Arm.MISS else text
+    reply = await asker.ask(attacker, asked + asker.letters.fresh())
+    return Sample(reply.ttft_seconds, reply.cached_tokens)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Prefix:
     """The attacker asks for a near prompt (or the very same, if `exact`), after a `document`.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from scopekv.audit.endpoint import Endpoint
 from scopekv.audit.results import Severity
 from scopekv.audit.timing.asking import Asker, Lost, Party
-from scopekv.audit.timing.experiments import Arm, Sample
+from scopekv.audit.timing.experiments import Arm, Sample, asked_for
 from scopekv.errors import ConfigError, Unavailable
 
 T = TypeVar("T")
@@ -125,8 +125,7 @@ class Withdrawn:
         await self.asker.ask(self.victim, text + letters.fresh())
         if arm is not Arm.CONTROL:
             await self.publisher.withdraw(document)
-        asked = letters.fresh() + "\n" if arm is Arm.MISS else text
-        reply = await self.asker.ask(self.attacker, asked + letters.fresh())
+        sample = await asked_for(text, arm, self.asker, self.attacker)
         if arm is Arm.CONTROL:
             await self.publisher.withdraw(document)
-        return Sample(reply.ttft_seconds, reply.cached_tokens)
+        return sample

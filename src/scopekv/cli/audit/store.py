@@ -13,19 +13,9 @@ from scopekv.audit.results import AuditResult
 from scopekv.audit.store import StoreSettings, audit_store
 from scopekv.cli.audit.keys import key_option, or_empty
 from scopekv.cli.audit.output import progress_bar, show
+from scopekv.cli.audit.proving import proved
 from scopekv.cli.audit.store_target import Given, target_of
 from scopekv.cli.options import default_data_dir, json_option, registry_options
-from scopekv.cli.running import run
-from scopekv.errors import ConfigError, Misuse
-
-
-class _WrongUse(click.ClickException):
-    exit_code = 64
-
-
-class _NothingProved(click.ClickException):
-    exit_code = 2
-
 
 _many = partial(click.option, multiple=True, metavar="URL")
 _path = click.Path(exists=True, path_type=Path)
@@ -89,9 +79,8 @@ def store(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     A password of Valkey is taken from SCOPEKV_VALKEY_PASSWORD, credentials of S3 from AWS_*.
     Exit codes: 0 held, 1 broken, 2 nothing proved, 64 wrong use.
     """
-    found: list[AuditResult] = []
 
-    async def body() -> None:
+    async def body() -> AuditResult:
         target = target_of(_given(options), dict(os.environ))
         settings = StoreSettings(
             seed=options["seed"],
@@ -100,17 +89,11 @@ def store(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
             tamper=options["tamper"],
         )
         with progress_bar(quiet=as_json) as step:
-            found.append(await audit_store(target, settings, step))
+            return await audit_store(target, settings, step)
 
-    try:
-        run(body)
-    except click.ClickException as error:
-        wrong = isinstance(error.__cause__, (ConfigError, Misuse))
-        raise (_WrongUse if wrong else _NothingProved)(error.message) from error
-    if not found:
-        raise _NothingProved("interrupted before anything was seen; nothing is changed")
-    show(found[0], as_json=as_json)
-    ctx.exit(found[0].exit_code)
+    found = proved(body, interrupted="interrupted before anything was seen; nothing is changed")
+    show(found, as_json=as_json)
+    ctx.exit(found.exit_code)
 
 
 def _given(options: dict[str, Any]) -> Given:

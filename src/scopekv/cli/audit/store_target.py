@@ -60,7 +60,7 @@ class Given:
 def target_of(given: Given, environment: dict[str, str]) -> StoreTarget:
     """Put together what was given and what the gateway's own files say. Raises `ConfigError`."""
     settings = read_settings(given.config) if given.config else None
-    url = given.gateway or (f"http://{_reached(settings)}:{settings.port}" if settings else "")
+    url = given.gateway or (settings.own_url if settings else "")
     if given.key and not url:
         raise ConfigError("a key needs --gateway, or --config, which says where the gateway is")
     engines = _engines(given, settings)
@@ -89,11 +89,6 @@ def medium_of(store: str) -> str:
     """`directory`, `valkey` or `s3`: as engines name such a tier."""
     kind = re.split("[:=]", store, maxsplit=1)[0]
     return "directory" if kind == "file" else kind
-
-
-def _reached(settings: GatewaySettings) -> str:
-    """Where a gateway that listens everywhere is reached from here."""
-    return "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
 
 
 def _stores(given: Given) -> list[str]:

@@ -13,7 +13,7 @@ from scopekv.audit.isolation import EngineAccess, IsolationTarget, Member
 from scopekv.audit.isolation.restarting import restarts_of
 from scopekv.cli.audit.registrar import forge_of, registered
 from scopekv.cli.options import registry_url
-from scopekv.cli.up import UP_FILE, own_url
+from scopekv.cli.up import UP_FILE
 from scopekv.compose import ROOT_KEY, open_registry, open_world
 from scopekv.errors import ConfigError, ScopeKVError, Unavailable
 from scopekv.gateway.settings import GatewaySettings
@@ -38,7 +38,7 @@ async def registered_target(
     `run` names the principals. Raises `ConfigError`, and what the registry raises.
     """
     settings = _settings(config, data_dir, url)
-    where = url or own_url(settings)
+    where = url or settings.own_url
     database = registry or settings.registry or registry_url(None, data_dir)
     _check_database(database)
     engines = tuple(EngineAccess(i.name, i.url, i.api_key) for i in settings.instances)

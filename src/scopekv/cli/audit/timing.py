@@ -14,17 +14,8 @@ from scopekv.audit.timing.audit import TimingAudit
 from scopekv.audit.timing.plan import LEVELS, Parties, Sizes
 from scopekv.cli.audit.keys import key_option
 from scopekv.cli.audit.output import progress_bar, show
+from scopekv.cli.audit.proving import WrongUse, proved
 from scopekv.cli.options import json_option
-from scopekv.cli.running import run
-from scopekv.errors import ConfigError, Misuse
-
-
-class _WrongUse(click.ClickException):
-    exit_code = 64
-
-
-class _NothingProved(click.ClickException):
-    exit_code = 2
 
 
 @click.command()
@@ -91,12 +82,10 @@ def timing(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> No
     Ctrl-C ends the asking: what was measured so far is reported, as cut short.
     """
     _check_levels(options)
-    found: list[AuditResult] = []
-
     document: Path | None = options["document"]
     text = document.read_text("utf-8") if document is not None else ""
 
-    async def body() -> None:
+    async def body() -> AuditResult:
         with progress_bar(quiet=as_json) as step:
             async with Endpoint(url) as endpoint:
                 audit = TimingAudit(
@@ -109,26 +98,20 @@ def timing(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> No
                     chat=options["endpoint"] == "chat",
                     document=text,
                 )
-                found.append(await audit.run())
+                return await audit.run()
 
-    try:
-        run(body)
-    except click.ClickException as error:
-        wrong = isinstance(error.__cause__, (ConfigError, Misuse))
-        raise (_WrongUse if wrong else _NothingProved)(error.message) from error
-    if not found:
-        raise _NothingProved("interrupted before anything was measured")
-    show(found[0], as_json=as_json)
-    ctx.exit(found[0].exit_code)
+    found = proved(body, interrupted="interrupted before anything was measured")
+    show(found, as_json=as_json)
+    ctx.exit(found.exit_code)
 
 
 def _check_levels(options: dict[str, Any]) -> None:
     """Refuse a level that takes somebody who is not there."""
     only = options["only"]
     if "organisation" in only and not (options["neighbour_key"] or options["neighbour_salt"]):
-        raise _WrongUse("--level organisation takes --neighbour-key (or --neighbour-salt)")
+        raise WrongUse("--level organisation takes --neighbour-key (or --neighbour-salt)")
     if "document" in only and not (options["document"] or options["admin_key"]):
-        raise _WrongUse("--level document takes --admin-key, or --document with a published text")
+        raise WrongUse("--level document takes --admin-key, or --document with a published text")
 
 
 def _parties(options: dict[str, Any]) -> Parties:
