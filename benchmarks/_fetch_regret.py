@@ -25,48 +25,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scopekv.core.fetching import (
-    Demand,
-    FetchPlan,
-    PrefillSpeed,
-    Run,
-    TierMeter,
-    decide,
-    stalled,
+from _fetch_world import (
+    HANGS,
+    WARM_UP_TOKENS,
+    Engine,
+    Stage,
+    drawn_demand,
+    drawn_moment,
+    oracle,
 )
+
 from scopekv.core.reasons import FetchReason
 
 LATENCIES = (50e-6, 200e-6, 1e-3, 3e-3, 10e-3, 50e-3)
 BANDWIDTHS = (20e6, 100e6, 500e6, 2e9, 5e9)
 BLOCK_BYTES = (737_280, 1_474_560)
 PREFILLS = (150.0, 1000.0, 3000.0, 10_000.0)
-BLOCK_TOKENS = 32
-POLL_SECONDS = 0.001
-WARM_UP_TOKENS = 256  # every engine does one prefill before its first request
-HANGS = 4  # requests in a row that find the tier hanging
-FORGET_AFTER = 16  # requests without an observation
-TIER_NOISE, PREFILL_NOISE = 0.25, 0.1  # standard deviations of the logarithm
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The true times of one request."""
-
-    latency: float
-    block_seconds: float
-    fixed: float
-    token: float
-    pair: float
-    hangs_after: int | None  # blocks that come before the tier says no more
-
-    def fetch(self, blocks: int) -> float:
-        if self.hangs_after is not None and blocks > self.hangs_after:
-            return math.inf
-        return self.latency + blocks * self.block_seconds if blocks else 0.0
-
-    def prefill(self, start: int, end: int) -> float:
-        pairs = (end * end - start * start) / 2
-        return self.fixed + self.token * (end - start) + self.pair * pairs
 
 
 @dataclass
@@ -106,101 +80,24 @@ def _p99(values: Sequence[float]) -> float:
     return sorted(values)[math.ceil(len(values) * 0.99) - 1]
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One step of the sweep."""
-
-    latency: float
-    bandwidth: float
-    block_bytes: int
-    tokens_per_second: float
-
-
-class Engine:
-    """What an engine with one tier would know and do."""
-
-    def __init__(self, block_bytes: int) -> None:
-        self.prefill, self.meter = PrefillSpeed(), TierMeter()
-        self.block_bytes, self.suspended, self.silent = block_bytes, False, 0
-
-    def serve(self, demand: Demand, held: int, moment: Moment) -> tuple[float, FetchReason]:
-        """Return the TTFT of one request whose next `held` blocks are in the tier."""
-        if self.silent >= FORGET_AFTER:
-            self.meter.forget()
-        run = Run(self.meter.speed(suspended=self.suspended), held)
-        plan = decide(demand, [run], self.prefill)
-        done, ended = self._fetch(plan, moment) if plan.blocks else (0, 0.0)
-        self.silent = 0 if plan.blocks else self.silent + (held > 0)
-        start = demand.after(done)
-        seconds = moment.prefill(start, demand.total_tokens)
-        self.prefill.observe(start, demand.total_tokens - start, seconds)
-        self._probe(moment)
-        return max(demand.queue_seconds, ended) + seconds, plan.reason
-
-    def _fetch(self, plan: FetchPlan, moment: Moment) -> tuple[int, float]:
-        """Blocks that came, and when the fetch ended or was given up."""
-        now = 0.0
-        for done in range(plan.blocks):
-            due = moment.fetch(done + 1)
-            if stalled(min(due, 1e9), done, plan):
-                ended = _crossing(now, min(due, 1e9), done, plan) + POLL_SECONDS
-                if ended < due:
-                    self._given_up(done, ended)
-                    return done, ended
-            now = due
-            if done == 0 and plan.blocks > 1:
-                self.meter.observe(self.block_bytes, now)
-        self.meter.observe(plan.blocks * self.block_bytes, now)
-        return plan.blocks, now
-
-    def _given_up(self, done: int, ended: float) -> None:
-        if done > 1:
-            self.meter.observe(done * self.block_bytes, ended)
-        self.meter.gave_up((done + 1) * self.block_bytes, ended)
-        self.suspended = True
-
-    def _probe(self, moment: Moment) -> None:
-        """A suspended tier is asked for one block besides, until it answers."""
-        if self.suspended and moment.hangs_after is None:
-            self.meter.observe(self.block_bytes, moment.fetch(1))
-            self.suspended = False
-
-
-def _crossing(low: float, high: float, done: int, plan: FetchPlan) -> float:
-    """The first moment at which the fetch counts as stalled; it is not before `low`."""
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if stalled(middle, done, plan) else (middle, high)
-    return high
-
-
-def oracle(demand: Demand, held: int, moment: Moment) -> float:
-    """The best TTFT there is for this request."""
-    return min(
-        max(demand.queue_seconds, moment.fetch(blocks))
-        + moment.prefill(demand.after(blocks), demand.total_tokens)
-        for blocks in range(min(held, demand.blocks_max) + 1)
-    )
-
-
 def play(stage: Stage, requests: int, seed: str) -> Figures:
     """One stage. Deterministic by seed."""
     dice = random.Random(f"{seed}/{stage}")
     engine, figures = Engine(stage.block_bytes), Figures()
-    start = _moment(stage, dice, 1.0, 1.0, hangs=False)
+    start = drawn_moment(stage, dice, 1.0, 1.0, hangs=False)
     engine.prefill.observe(0, WARM_UP_TOKENS, start.prefill(0, WARM_UP_TOKENS))
     tier_change, engine_change = dice.choice([0.1, 0.25, 4.0, 10.0]), dice.choice([0.5, 2.0])
     hang_from = int(requests * 0.75)
     for number in range(requests):
         late = number >= requests // 2
-        moment = _moment(
+        moment = drawn_moment(
             stage,
             dice,
             tier_change if late else 1.0,
             engine_change if late else 1.0,
             hangs=hang_from <= number < hang_from + HANGS,
         )
-        demand, held = _demand(stage, dice, moment)
+        demand, held = drawn_demand(stage, dice, moment)
         ours, reason = engine.serve(demand, held, moment)
         figures.ours.append(ours)
         figures.oracle.append(oracle(demand, held, moment))
@@ -208,32 +105,6 @@ def play(stage: Stage, requests: int, seed: str) -> Figures:
         figures.none.append(demand.queue_seconds + all_of_it)
         figures.reasons[reason] += 1
     return figures
-
-
-def _moment(
-    stage: Stage, dice: random.Random, tier: float, engine: float, *, hangs: bool
-) -> Moment:
-    token = dice.lognormvariate(0, PREFILL_NOISE) / (stage.tokens_per_second * engine)
-    return Moment(
-        latency=stage.latency / tier * dice.lognormvariate(0, TIER_NOISE),
-        block_seconds=stage.block_bytes
-        / stage.bandwidth
-        / tier
-        * dice.lognormvariate(0, TIER_NOISE),
-        fixed=4 * token,
-        token=token,
-        pair=token / 8000,
-        hangs_after=dice.choice([0, 0, 5, 40]) if hangs else None,
-    )
-
-
-def _demand(stage: Stage, dice: random.Random, moment: Moment) -> tuple[Demand, int]:
-    total = dice.randint(500, 6000)
-    cached = dice.choice([0, 0, dice.randint(0, total // 2 // BLOCK_TOKENS) * BLOCK_TOKENS])
-    work = moment.prefill(cached, total)
-    queue = dice.expovariate(2 / work) if dice.random() < 0.5 else 0.0
-    held = int((total - cached) / BLOCK_TOKENS * dice.choice([0.0, 0.5, 0.9, 1.0]))
-    return Demand(total, cached, BLOCK_TOKENS, stage.block_bytes, queue), held
 
 
 def sweep(requests: int = 120, seed: int = 1) -> dict[Stage, Figures]:
