@@ -1,4 +1,4 @@
-"""One trial of revoking under load: a subject with blocks, requests for them, the call, the count."""
+"""One trial of revoking under load: a subject with blocks, requests for them, the call."""
 
 from __future__ import annotations
 

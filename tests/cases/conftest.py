@@ -1,16 +1,19 @@
-"""The adapters that cases of tiers run on, and tiers over them."""
+"""The adapters that cases of tiers run on, tiers over them, and engines for many gateways."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pytest
+import pytest_asyncio
 
 from scopekv.ports import ObjectStore
+from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.sealed_tier import TierStage, small_settings
+from tests.cases.gateway_site import Site, site_at
 from tests.cases.tier_places import DirectoryPlace, Gate, Place, ServerPlace, SimulatedPlace
 from tests.contracts.object_servers import S3Server, ValkeyServers
 
@@ -80,3 +83,11 @@ def start(place: Place) -> Iterator[Start]:
         gate.let_through()  # or closing waits for what is held
     for stage in stages:
         stage.close()
+
+
+@pytest_asyncio.fixture
+async def site(
+    tmp_path: Path, model: SimulatedModel, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Site]:
+    async with site_at(tmp_path, tmp_path_factory.mktemp("e"), model) as made:
+        yield made

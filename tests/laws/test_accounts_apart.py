@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scopekv.core.eviction import Entry, ScopedPolicy, Shares
-from tests.laws.test_eviction import ORDERS, order_of
+from tests.laws.eviction_cache import ORDERS, order_of
 
 
 def order_of_quiet(kind: str, number_of_floods: int) -> list[tuple[bytes, int]]:

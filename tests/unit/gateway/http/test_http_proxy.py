@@ -3,16 +3,13 @@
 import asyncio
 import contextlib
 import datetime
-import functools
 import ipaddress
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -31,19 +28,10 @@ from scopekv.gateway.http import (
 )
 from scopekv.gateway.http.messages import set_no_delay
 from scopekv.gateway.http.requests import split_target
+from tests.unit.gateway.http.sockets import on_uvloop
 
 EVENTS = [(b"content-type", b"text/event-stream")]
 GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-
-
-def on_uvloop(case: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test on the loop that production uses."""
-
-    @functools.wraps(case)
-    def run(*args: Any, **values: Any) -> None:
-        uvloop.run(case(*args, **values))
-
-    return run
 
 
 def hide(error: Exception) -> Failure:

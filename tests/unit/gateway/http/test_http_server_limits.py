@@ -1,60 +1,19 @@
 """The server against hostile, broken, slow and too many clients, and while it stops."""
 
 import asyncio
-import contextlib
-import functools
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
 
 import pytest
-import uvloop
 
-from scopekv.gateway.http import Handler, Reply, Request, RequestLimits, Server, ServerLimits
+from scopekv.gateway.http import Reply, Request, RequestLimits, ServerLimits
+from tests.unit.gateway.http.sockets import connected, on_uvloop, serving, until
 
 EVENTS = [(b"content-type", b"text/event-stream")]
 SMALL = ServerLimits(
     request=RequestLimits(head_bytes_max=2000, headers_max=10, body_bytes_max=5000, pipelined_max=3)
 )
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-def on_uvloop(case: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test on the loop that production uses."""
-
-    @functools.wraps(case)
-    def run(*args: Any, **values: Any) -> None:
-        uvloop.run(case(*args, **values))
-
-    return run
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
-@contextlib.asynccontextmanager
-async def serving(handler: Handler, limits: ServerLimits) -> AsyncIterator[tuple[Server, int]]:
-    server = Server(handler, limits=limits)
-    port = await server.start("127.0.0.1", 0)
-    try:
-        yield server, port
-    finally:
-        await server.close(grace_seconds=0)
-
-
-@contextlib.asynccontextmanager
-async def connected(port: int) -> AsyncIterator[Streams]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        async with asyncio.timeout(60):
-            yield reader, writer
-    finally:
-        writer.transport.abort()
 
 
 async def never(_request: Request, _reply: Reply) -> None:
