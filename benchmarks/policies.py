@@ -23,6 +23,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from scopekv.core.eviction import (
     Shares,
 )
 from scopekv.core.lru import EvictionPolicy
+from scopekv.errors import Misuse, ScopeKVError
 from scopekv.simulate.policies import (
     ArcPolicy,
     FifoPolicy,
@@ -45,7 +47,7 @@ from scopekv.simulate.policies import (
     fitted_policy,
 )
 from scopekv.simulate.replay import Walk, replay
-from scopekv.simulate.traces import Arrivals, TracedRequest, open_trace
+from scopekv.simulate.traces import Arrivals, SingleBlocks, TracedRequest, open_trace
 
 KEPT = Path(__file__).parents[1] / "tests" / "data" / "traces"
 TRACES = ("mooncake_conversation", "mooncake_synthetic")
@@ -69,7 +71,9 @@ POLICIES: dict[str, tuple[Walk, Make]] = {
 
 
 def requests_of(name: str) -> list[TracedRequest]:
-    stem, _, users = name.partition("@")
+    stem, _, users = (name, "", "") if Path(name).exists() else name.partition("@")
+    if users and not users.isdecimal():
+        raise Misuse(f"trace {name[:200]!r}: after @ stands a number of users")
     if Path(stem).exists():
         path = Path(stem)
     elif (KEPT / f"{stem}.jsonl.gz").exists():
@@ -78,7 +82,14 @@ def requests_of(name: str) -> list[TracedRequest]:
         path = Path(os.environ.get("SCOPEKV_TRACES", ".")) / f"{stem}.jsonl.gz"
     arrivals = Arrivals(users=int(users)) if users else None
     wide = WEKA_BLOCK_TOKENS if users else None
-    return list(open_trace(path, arrivals=arrivals, block_tokens=wide))
+    trace = open_trace(path, arrivals=arrivals, block_tokens=wide)
+    try:
+        found = list(trace)
+    except SingleBlocks:
+        found = list(replace(trace, layout=replace(trace.layout, chain=True)))
+    if not found:
+        raise Misuse(f"the trace {path} has no requests")
+    return found
 
 
 def measure(name: str, policies: list[str], capacities: list[int]) -> list[dict[str, Any]]:
@@ -121,6 +132,15 @@ def main() -> None:
     parser.add_argument("--capacity", action="append", type=int, help="tokens; may be repeated")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
+    if any(capacity < 1 for capacity in options.capacity or ()):
+        parser.error("--capacity is 1 token or more")
+    try:
+        run(options)
+    except (ScopeKVError, OSError) as error:
+        sys.exit(f"Error: {error}")
+
+
+def run(options: argparse.Namespace) -> None:
     print(f"{'trace':24}{'tokens':>12}  {'policy':8}{'hit':>8}  closed     cpu")
     rows: list[dict[str, Any]] = []
     traces = options.trace or (TRACES + WEKA if "SCOPEKV_TRACES" in os.environ else TRACES)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +99,46 @@ def test_conversations_without_their_own_time_are_given_one(tmp_path: Path) -> N
     file = tmp_path / "coding.jsonl"
     file.write_text("\n".join(json.dumps(line) for _ in range(5)))
     found = figures(str(file), "--arrivals", "rate=0.5")
-    assert (found["requests"], found["block_tokens"]) == (10, 512)
+    assert (found["requests"], found["block_tokens"]) == (10, 64)
     assert found["by_scope"]["document"]["token_hit_rate"] == 0.9  # equal tools are shared
+
+
+def test_a_trace_may_come_through_a_pipe(tmp_path: Path) -> None:
+    file = trace_file(tmp_path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(file.read_bytes()))
+    writer.start()
+    piped = figures(str(pipe))
+    writer.join()
+    result = CliRunner().invoke(main, ["simulate", "-", "--json"], input=file.read_text())
+    told = json.loads(result.stdout)
+    assert (piped["trace"], told["trace"]) == ("pipe", "standard-input")
+    direct = figures(str(file))
+    for found in (piped, told):
+        assert {**found, "trace": direct["trace"]} == direct
+
+
+def test_a_prompt_that_no_engine_can_hold_is_in_no_rate(tmp_path: Path) -> None:
+    file = trace_file(tmp_path)
+    fields = {"timestamp": 9_500, "input_length": 2_000_000, "output_length": 1}
+    huge = json.dumps({**fields, "hash_ids": [1, *range(10**6, 10**6 + 3906)]}) + "\n"
+    larger = tmp_path / "larger.jsonl"
+    larger.write_text(file.read_text() + huge)
+    found, without = figures(str(larger)), figures(str(file))
+    assert (found["requests"], found["rejected"]) == (40, 1)
+    assert found["token_hit_rate"] <= found["allowed"] <= found["oracle"]
+    assert found["oracle"] == without["oracle"]
+
+
+def test_timestamps_are_of_the_unit_that_is_said(tmp_path: Path) -> None:
+    file = trace_file(tmp_path)
+    assert figures(str(file))["trace_seconds"] == 19.5
+    assert figures(str(file), "--timestamps", "s")["trace_seconds"] == 19_500
+    assert "in 19,500.0 s" in call(str(file), "--timestamps", "s").output
+    csv = tmp_path / "a.csv"
+    csv.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,1\n")
+    assert "leave --timestamps out" in call(str(csv), "--timestamps", "s").output
 
 
 def test_plots_are_drawn_and_named(tmp_path: Path) -> None:
@@ -136,6 +176,16 @@ def test_without_matplotlib_the_message_says_what_to_install(
         (["article", "--prices", "gold=1"], "instance_hour"),
         (["synthetic:planets=3"], "planets"),
         (["article", "--arrivals", "noon=1"], "arrivals are users=N"),
+        (["article", "--arrivals", "users=1"], "article is no file"),
+        (["article", "--tenants", "orgs=3"], "article says who sends"),
+        (["article", "--limit", "3"], "leave --limit out"),
+        (["article:users=0"], "has no requests"),
+        (["routing:users=0"], "counts from 1"),
+        (["routing:block_tokens=0"], "counts from 1"),
+        (["article", "--tier", "host=1GiB,host=2GiB"], "is given twice"),
+        (["article", "--sweep", "seed=1", "--sweep", "seed=2"], "swept twice"),
+        (["article", "--prices", "instance_hour=nan"], "from 0, and finite"),
+        (["article", "--instances", ""], "is no number"),
         (["article", "--sweep", "seed=" + ",".join(map(str, range(300)))], "the limit is 200"),
     ],
 )

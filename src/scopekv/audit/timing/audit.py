@@ -99,13 +99,12 @@ class TimingAudit:
     async def _first_model(self) -> str:
         key = self.parties.victim.key
         reply = await self.endpoint.call("GET", "/v1/models", None, key=key)
-        listed = reply.body.get("data") if isinstance(reply.body, dict) else None
-        if not reply.ok or not listed:
+        if not reply.models:
             raise ConfigError(
-                f"{self.endpoint.url}/v1/models answered the victim {reply.status} {reply.code}: "
-                "see that URL and key are right, or name a model"
+                f"{self.endpoint.url}/v1/models answered the victim {reply.why}, and names no "
+                "model: see that URL and key are right, or name a model"
             )
-        return str(listed[0]["id"])
+        return reply.models[0]
 
     async def _measure(self, asker: Asker, publisher: Publisher | None) -> None:
         if publisher is not None and not self.document:

@@ -6,7 +6,7 @@ import gc
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from scopekv.cli.options import json_option
 from scopekv.cli.simulate import plots, tables
 from scopekv.cli.simulate.fuzzing import OrFuzz
+from scopekv.cli.simulate.spooling import spooled
 from scopekv.errors import ScopeKVError
-from scopekv.simulate.fleet.asking import SWEEPABLE, Asked, pairs, plans, workload_of
+from scopekv.simulate.fleet.asking import (
+    SWEEPABLE,
+    UNITS,
+    Asked,
+    check_senders,
+    pairs,
+    plans,
+    workload_of,
+)
 from scopekv.simulate.fleet.identity import Isolation
 from scopekv.simulate.fleet.isolation_cost import allowed_by_isolation
 from scopekv.simulate.fleet.memory import POLICIES
@@ -77,7 +86,12 @@ _folder = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--block-tokens",
     type=click.IntRange(1),
-    help="Count in blocks of so many tokens. [default: 512, or more if the trace has]",
+    help="Count in blocks of so many tokens. [default: the trace's; larger for long prompts]",
+)
+@click.option(
+    "--timestamps",
+    type=click.Choice([*UNITS]),
+    help="Their unit, in JSON lines with hash_ids. [default: ms, s in Qwen-Bailian's]",
 )
 @click.option(
     "--arrivals",
@@ -99,6 +113,7 @@ def simulate(
     sweeps: Sequence[str],
     limit: int | None,
     block_tokens: int | None,
+    timestamps: str | None,
     arrivals: Sequence[str],
     prices: str | None,
     plot_dir: Path | None,
@@ -107,10 +122,10 @@ def simulate(
 ) -> None:
     """Replay TRACE on a fleet in virtual time, through the core that serves real requests.
 
-    TRACE is a file (Mooncake's or any JSON lines with hash_ids, coding conversations, Azure's
-    CSV), or a workload made here: article, routing, synthetic[:requests=N,users=N,rate=X,...].
-    Sizes are tokens (3M) or bytes (40GiB), or inf. See docs/planning.md. With --fuzz it looks for
-    bugs instead: scopekv simulate --fuzz --help.
+    TRACE is a file or - (JSON lines with hash_ids, as of Mooncake or Qwen-Bailian, a request log,
+    coding conversations, CSV of Azure, BurstGPT or Vidur), or a workload made here: article,
+    routing, synthetic[:requests=N,users=N,rate=X,...]. Sizes are tokens (3M) or bytes (40GiB), or
+    inf. See docs/planning.md. With --fuzz it looks for bugs: scopekv simulate --fuzz --help.
 
     \b
     scopekv simulate trace.jsonl.gz --instances 8 --tier host=64GiB,remote=2TiB
@@ -119,15 +134,22 @@ def simulate(
     """
     try:
         pyplot = plots.prepare(plot_dir) if plot_dir is not None else None
-        values = {name.replace("_", "-"): value for name, value in words.items() if value}
+        values = {
+            name.replace("_", "-"): value for name, value in words.items() if value is not None
+        }
         asked = Asked(values, pairs(tiers, "tier"), pairs(tenants, "tenants"))
         runs = plans(asked, sweeps)
         priced = Prices.parse(prices) if prices is not None else None
-        with _progress() as progress:
+        with _progress() as progress, ExitStack() as opened:
             task = progress.add_task("Reading the trace", total=None)
             workload = workload_of(
-                trace, limit=limit, block_tokens=block_tokens, arrivals=pairs(arrivals, "arrivals")
+                opened.enter_context(spooled(trace)),
+                limit=limit,
+                block_tokens=block_tokens,
+                arrivals=pairs(arrivals, "arrivals"),
+                timestamps=timestamps,
             )
+            check_senders(workload, asked, runs)
             found = _run_all(runs, workload, priced, progress, task)
             allowed = None
             if pyplot is not None:
@@ -188,6 +210,7 @@ def _result(found: list[dict[str, Any]], workload: Workload, *, swept: bool) -> 
         "trace": workload.name,
         "trace_requests": workload.profile.requests,
         "trace_input_tokens": workload.profile.input_tokens,
+        "trace_seconds": workload.profile.seconds,
         "conversations": workload.profile.sessions,
         "block_tokens": workload.block_tokens,
         "tenants_drawn": not workload.known_tenants,

@@ -24,7 +24,8 @@ def show(result: dict[str, Any], console: Console) -> None:
 def _about(result: dict[str, Any], run: dict[str, Any], console: Console) -> None:
     plan = run["plan"]
     console.print(
-        f"{result['trace']}: {result['trace_requests']:,} requests, "
+        f"{result['trace']}: {result['trace_requests']:,} requests "
+        f"in {result['trace_seconds']:,.1f} s, "
         f"{result['trace_input_tokens']:,} input tokens, {result['conversations']:,} conversations,"
         f" blocks of {result['block_tokens']} tokens"
     )

@@ -15,9 +15,12 @@ from scopekv.simulate.fleet.speeds import TIERS, read_speeds
 from scopekv.simulate.fleet.synthetic import Synthetic
 from scopekv.simulate.fleet.tenants import TenantSpec
 from scopekv.simulate.fleet.workloads import Conversations, Workload, article, from_trace, synthetic
-from scopekv.simulate.traces import Arrivals, open_trace
+from scopekv.simulate.traces import Arrivals, Trace, TraceFormat, open_trace
 
 BLOCK_TOKENS = 512
+_BLOCKS_MEAN = 128  # of a prompt: with more of them, blocks are counted in larger ones
+_REQUESTS_FIRST = 1000
+UNITS = {"s": 1, "ms": 1000, "us": 1_000_000}
 _TENANTS = ("orgs", "users", "public", "skew", "assign")
 SWEEPABLE = (
     *("instances", "engine-memory", *TIERS, "policy", "route", "isolation", "model"),
@@ -48,15 +51,13 @@ class Asked:
         get = self.values.get
         speeds = read_speeds(get("model", "a100-8b"))
         memory, token = get("engine-memory"), speeds.kv_bytes_per_token
-        tiers = {
-            name: tokens_of(self.tiers[name], token)
-            for name in (*TIERS, *sorted(set(self.tiers) - set(TIERS)))
-            if self.tiers.get(name, "0") != "0"
-        }
+        named = (*TIERS, *sorted(set(self.tiers) - set(TIERS)))
+        sizes = {name: tokens_of(self.tiers.get(name, "0"), token) for name in named}
+        tiers = {name: size for name, size in sizes.items() if size > 0}
         spec = ",".join(f"{name}={value}" for name, value in self.tenants.items())
         return FleetPlan(
             instances=_number(int, "instances", get("instances", "1")),
-            engine_tokens=tokens_of(memory, token) if memory else speeds.engine_tokens,
+            engine_tokens=tokens_of(memory, token) if memory is not None else speeds.engine_tokens,
             tiers=tiers,
             policy=get("policy", AS_BUILT),
             route=get("route", "scopekv"),
@@ -88,10 +89,12 @@ def pairs(texts: Iterable[str], what: str) -> dict[str, str]:
     """`a=1,b=2` and `c=3` as one mapping."""
     found: dict[str, str] = {}
     for part in filter(None, ",".join(texts).split(",")):
-        name, equals, value = part.partition("=")
+        name, equals, value = (each.strip() for each in part.partition("="))
         if not equals or not value:
             raise Misuse(f"{what} {part[:60]!r}: write NAME=VALUE, joined by commas")
-        found[name.strip()] = value.strip()
+        if name in found:
+            raise Misuse(f"{what} {part[:60]!r}: {name[:40]!r} is given twice")
+        found[name] = value
     return found
 
 
@@ -103,6 +106,8 @@ def plans(asked: Asked, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Fle
         if key not in SWEEPABLE or not equals or not values:
             known = ", ".join(SWEEPABLE)
             raise Misuse(f"sweep {text[:60]!r}: write KEY=A,B,C with a key of {known}")
+        if any(axis[0][0] == key for axis in axes):
+            raise Misuse(f"sweep {text[:60]!r}: {key} is swept twice; write all values in one")
         axes.append([(key, value.strip()) for value in values.split(",")])
     combined = list(itertools.product(*axes))
     if len(combined) > _RUNS_MAX:
@@ -116,29 +121,62 @@ def plans(asked: Asked, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Fle
     return found
 
 
+def check_senders(
+    workload: Workload, asked: Asked, runs: Sequence[tuple[Mapping[str, str], FleetPlan]]
+) -> None:
+    """Raises Misuse where senders are described for a workload that has its own."""
+    given = set(asked.tenants).union(*(changes for changes, _ in runs))
+    if workload.known_tenants and given & (set(_TENANTS) - {"public"}):
+        raise Misuse(f"{workload.name} says who sends: of the tenants only public= can be given")
+
+
 def workload_of(
-    text: str, *, limit: int | None, block_tokens: int | None, arrivals: Mapping[str, str]
+    text: str,
+    *,
+    limit: int | None,
+    block_tokens: int | None,
+    arrivals: Mapping[str, str],
+    timestamps: str | None = None,
 ) -> Workload:
     """A trace file, or `article`, `routing`, `synthetic`, each with `:name=number,...` after it.
 
-    Traces of smaller blocks than `BLOCK_TOKENS` are counted in blocks of that many, unless
-    `block_tokens` says otherwise. Coding conversations share their tool definitions where they
-    have equally many tokens of them (`traces.weka`).
+    Where prompts have very many blocks, they are counted in larger ones, up to `BLOCK_TOKENS`,
+    unless `block_tokens` says otherwise. Coding conversations share their tool definitions where
+    they have equally many tokens of them (`traces.weka`). `timestamps`: a unit of UNITS.
     """
     begins = _arrivals(arrivals)
     name, _, rest = text.partition(":")
     if name in ("article", "routing", "synthetic") and not Path(text).exists():
+        if block_tokens is not None or arrivals or timestamps is not None:
+            raise Misuse(f"{name} is no file: block tokens, arrivals, timestamps are of its own")
         numbers = _numbers(pairs([rest], name))
         return _made(name, numbers, limit)
     trace = open_trace(Path(text), arrivals=begins, share_tools=True)
-    own = next(iter(trace)).block_tokens
-    if block_tokens is None and own < BLOCK_TOKENS and BLOCK_TOKENS % own == 0:
-        block_tokens = BLOCK_TOKENS
-    return from_trace(replace(trace, block_tokens=block_tokens), limit)
+    if arrivals and trace.format is not TraceFormat.WEKA:
+        raise Misuse(f"the trace {text[:200]} has its own arrivals: leave --arrivals out")
+    if timestamps is not None:
+        if trace.format is not TraceFormat.HASH_IDS:
+            raise Misuse(f"the trace {text[:200]} has one unit of time: leave --timestamps out")
+        trace = replace(trace, layout=replace(trace.layout, per_second=UNITS[timestamps]))
+    return from_trace(replace(trace, block_tokens=block_tokens or _wide(trace)), limit)
+
+
+def _wide(trace: Trace) -> int | None:
+    """The tokens of a block to count in, by the first requests; None: the trace's own."""
+    blocks = requests = own = 0
+    chained = replace(trace, layout=replace(trace.layout, chain=True))  # whatever ids name
+    for request in itertools.islice(chained, _REQUESTS_FIRST):
+        blocks, requests, own = blocks + len(request.block_ids), requests + 1, request.block_tokens
+    wide = own
+    while blocks * own > _BLOCKS_MEAN * requests * wide and wide * 2 <= BLOCK_TOKENS:
+        wide *= 2
+    return wide if wide > own else None
 
 
 def _made(name: str, numbers: dict[str, int | float], limit: int | None) -> Workload:
     try:
+        if name != "synthetic" and limit is not None:
+            raise Misuse(f"{name} has the requests that its numbers say: leave --limit out")
         if name == "article":
             return article(**numbers)  # type: ignore[arg-type]
         if name == "routing":

@@ -121,14 +121,15 @@ class Fleet:
             for bound in (self.allowed, self.oracle):
                 bound.hit_tokens = bound.input_tokens = 0
         size, total = self._block_tokens, request.input_tokens
-        hit = self.allowed.take(job.names, size, total)
+        hit = without = self.allowed.take(job.names, size, total)
         if self._counted(job):
             self.counts.org_allowed[job.placed.tenant.org] += hit
         if self.plan.isolation is not Isolation.NONE:
             everyones = self._everyones.name(
                 request.block_ids, job.placed.tenant, job.placed.layers
             )
-            self.oracle.take(everyones, size, total)
+            without = self.oracle.take(everyones, size, total)
+        job.bounds = hit, without
 
     def bounds(self) -> tuple[Unlimited, Unlimited]:
         """(what isolation allows, what no isolation would)."""
@@ -153,5 +154,12 @@ class Fleet:
         self.counts.ended_at = self.clock.now
 
     def _rejected(self, job: Job) -> None:
+        """No engine can hold it: it is in no rate, so in no bound of one either."""
         self.route.ended(job, self.clock.now)
+        if not self._counted(job):
+            return
         self.counts.rejected += 1
+        self.counts.org_allowed[job.placed.tenant.org] -= job.bounds[0]
+        for bound, hit in zip((self.allowed, self.oracle), job.bounds, strict=True):
+            bound.hit_tokens -= hit
+            bound.input_tokens -= job.input_tokens

@@ -18,11 +18,20 @@ class Job:
     """`names`: of its blocks. `found`: leading tokens by where they were, nearest first.
 
     `fetched`: names that come from tiers, `(start, end, tier)` in blocks; `ready_at` when the last
-    of them is there.
+    of them is there. `bounds`: tokens that infinite memory finds, as isolation allows and without.
     """
 
     __slots__ = (
-        *("account", "at", "cached_tokens", "decode_until", "entries", "fetched", "first_at"),
+        *(
+            "account",
+            "at",
+            "bounds",
+            "cached_tokens",
+            "decode_until",
+            "entries",
+            "fetched",
+            "first_at",
+        ),
         *("found", "instance", "marks", "names", "number", "placed", "ready_at", "reservation"),
         *("started_at", "reserved_blocks"),
     )
@@ -30,6 +39,7 @@ class Job:
     def __init__(self, number: int, at: float, placed: Placed, names: list[int]) -> None:
         self.number, self.at, self.placed, self.names = number, at, placed, names
         self.account = placed.tenant.org.to_bytes(4, "big")
+        self.bounds = (0, 0)
         self.entries: Sequence[Entry[int]] = ()
         self.fetched: list[tuple[int, int, str]] = []
         self.found: dict[str, int] = {}

@@ -15,15 +15,15 @@ from scopekv.simulate.fleet.speeds import BUILT_IN, TIERS, Speeds
 from scopekv.simulate.fleet.tenants import TenantSpec
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(iB|B)?\Z")
-_TOKEN_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BYTE_UNITS = {"": 1, "k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"": 1, "k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 AS_BUILT = "as-built"
 
 
 def tokens_of(text: str, kv_bytes_per_token: int) -> float:
     """Read `3M` or `3072000` (tokens), `40GiB` (bytes), `inf`. Raises Misuse that shows the forms.
 
-    With `B` a size is of bytes in powers of 1,024; without, of tokens in powers of 1,000.
+    With `iB` a size is of bytes in powers of 1,024; with `B` and without (tokens) of 1,000.
     """
     if text.strip() == "inf":
         return math.inf
@@ -33,9 +33,9 @@ def tokens_of(text: str, kv_bytes_per_token: int) -> float:
             f"size {text[:40]!r} is none: write tokens (3M, 1500000), bytes (40GiB) or inf"
         )
     number, unit, as_bytes = float(found[1]), found[2], found[3]
-    if as_bytes:
-        return number * _BYTE_UNITS[unit] / kv_bytes_per_token
-    return number * _TOKEN_UNITS[unit]
+    if as_bytes is None:
+        return number * _UNITS[unit]
+    return number * (_BINARY if as_bytes == "iB" else _UNITS)[unit] / kv_bytes_per_token
 
 
 @dataclass(frozen=True, slots=True)

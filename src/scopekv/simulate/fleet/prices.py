@@ -18,8 +18,9 @@ class Prices:
     remote_gib_read: float = 0.0
 
     def __post_init__(self) -> None:
-        if any(getattr(self, each.name) < 0 for each in fields(self)):
-            raise Misuse("prices are from 0")
+        for each in fields(self):
+            if not 0 <= getattr(self, each.name) < float("inf"):
+                raise Misuse(f"the price {each.name} is from 0, and finite")
 
     @classmethod
     def parse(cls, text: str) -> Prices:
@@ -32,7 +33,8 @@ class Prices:
                 found[names[names.index(name)]] = float(value)
             except ValueError as error:
                 raise Misuse(
-                    f"price {part[:60]!r}: write NAME=NUMBER, joined by commas, of {names}"
+                    f"price {part[:60]!r}: write NAME=NUMBER, joined by commas, of "
+                    f"{', '.join(names)}"
                 ) from error
         return cls(**found)
 

@@ -18,11 +18,15 @@ BLOCKS_MAX = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one pass over a trace says. `wide` is part of `shared`: traced block ids."""
+    """What one pass over a trace says. `wide` is part of `shared`: traced block ids.
+
+    `seconds`: from the first arrival to the last.
+    """
 
     requests: int
     sessions: int
     input_tokens: int
+    seconds: float
     shared: frozenset[int]
     wide: frozenset[int]
 
@@ -35,10 +39,12 @@ class Profiler:
         self._last: dict[int, int] = {}  # block: the latest conversation with it
         self._counts: dict[int, int] = {}  # block: conversations, where more than one
         self._requests = self._tokens = 0
+        self._seconds = 0.0
 
     def take(self, request: TracedRequest) -> None:
         self._requests += 1
         self._tokens += request.input_tokens
+        self._seconds = request.at_seconds
         session = self._sessions.of(request)
         if request.tools_tokens or request.system_tokens:
             return  # the trace itself says what is shared
@@ -66,6 +72,7 @@ class Profiler:
             self._requests,
             sessions,
             self._tokens,
+            self._seconds,
             frozenset(block for block, n in self._counts.items() if n >= SHARED_SESSIONS),
             frozenset(block for block, n in self._counts.items() if n >= wide),
         )

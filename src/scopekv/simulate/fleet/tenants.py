@@ -21,7 +21,7 @@ from scopekv.simulate.fleet.dice import draw
 from scopekv.simulate.fleet.identity import Layers, Tenant, layers_of
 from scopekv.simulate.fleet.sessions import Sessions
 from scopekv.simulate.fleet.shared_text import Profile
-from scopekv.simulate.traces.request import TracedRequest
+from scopekv.simulate.traces.request import UNKNOWN, TracedRequest
 
 _REMEMBERED_MAX = 1 << 20
 
@@ -91,10 +91,16 @@ class Placed:
 
 
 class Tenancy:
-    """Draws senders for one pass over a trace; a new one for each pass."""
+    """Draws senders for one pass over a trace; a new one for each pass.
 
-    def __init__(self, spec: TenantSpec, seed: int, profile: Profile) -> None:
-        self.orgs, self.users = spec.orgs, spec.users
+    `named`: how many organisations and users the trace itself names. Then only what of the shared
+    text is public is drawn.
+    """
+
+    def __init__(
+        self, spec: TenantSpec, seed: int, profile: Profile, named: tuple[int, int] | None = None
+    ) -> None:
+        self.orgs, self.users = named or (spec.orgs, spec.users)
         self._spec, self._seed, self._profile = spec, seed, profile
         even = spec.skew is Skew.EVEN
         self._demand = Demand([1.0] * spec.orgs if even else servegen_weights(spec.orgs))
@@ -107,7 +113,9 @@ class Tenancy:
         session = self._sessions.of(request)
         layers, document = self._layers(request)
         self._count += 1
-        if self._spec.assign is Assignment.RANDOM:
+        if request.user != UNKNOWN:
+            tenant = Tenant(request.user, request.org)
+        elif self._spec.assign is Assignment.RANDOM:
             tenant = self._drawn(self._count, None)
         else:
             tenant = self._tenants.get(session) or self._drawn(session, document)

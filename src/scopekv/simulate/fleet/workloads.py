@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from scopekv.errors import Misuse
@@ -13,8 +13,9 @@ from scopekv.simulate.fleet.identity import Tenant
 from scopekv.simulate.fleet.shared_text import Profile, profile_of
 from scopekv.simulate.fleet.synthetic import Synthetic
 from scopekv.simulate.fleet.tenants import KnownTenancy, LoggedTenancy, Tenancy, TenantSpec
+from scopekv.simulate.traces.hash_ids import SingleBlocks
 from scopekv.simulate.traces.request import UNKNOWN, TracedRequest
-from scopekv.simulate.traces.trace import Trace
+from scopekv.simulate.traces.trace import Trace, TraceFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,14 @@ class Workload:
 
 
 def from_trace(trace: Trace, limit: int | None = None) -> Workload:
-    """A recorded trace. Senders are drawn, but for a request log, which has them. Reads it once.
+    """A recorded trace. Senders are drawn where it names none. Reads it once, or twice.
 
-    `limit`: the first so many requests.
+    `limit`: the first so many requests. Raises Misuse for a line that is none.
     """
 
     def requests() -> Iterator[TracedRequest]:
         return islice(iter(trace), limit)
 
-    first = next(requests(), None)
-    if first is None:
-        raise Misuse(f"the trace {trace.path} has no requests")
     orgs = users = 0
 
     def counted() -> Iterator[TracedRequest]:
@@ -52,15 +50,21 @@ def from_trace(trace: Trace, limit: int | None = None) -> Workload:
             orgs, users = max(orgs, request.org + 1), max(users, request.user + 1)
             yield request
 
-    profile, known = profile_of(counted()), first.user != UNKNOWN
-    return Workload(
-        trace.name,
-        requests,
-        lambda spec, seed: LoggedTenancy(orgs, users) if known else Tenancy(spec, seed, profile),
-        profile,
-        first.block_tokens,
-        known,
-    )
+    try:
+        profile = profile_of(counted())
+    except SingleBlocks:
+        return from_trace(replace(trace, layout=replace(trace.layout, chain=True)), limit)
+    first = next(requests(), None)
+    if first is None:
+        raise Misuse(f"the trace {trace.path} has no requests")
+    known = first.user != UNKNOWN
+
+    def tenancy(spec: TenantSpec, seed: int) -> Places:
+        if trace.format is TraceFormat.REQUEST_LOG:
+            return LoggedTenancy(orgs, users)
+        return Tenancy(spec, seed, profile, (orgs, users) if known else None)
+
+    return Workload(trace.name, requests, tenancy, profile, first.block_tokens, known)
 
 
 def _known(
@@ -70,8 +74,10 @@ def _known(
     users: int,
     of: Callable[[int], Tenant],
 ) -> Workload:
+    first = next(requests(), None)
+    if first is None:
+        raise Misuse(f"the workload {name} has no requests: it takes 1 user or more, and turns")
     profile = profile_of(requests())
-    first = next(requests())
     return Workload(
         name,
         requests,
@@ -122,6 +128,13 @@ class Conversations:
     answer_tokens: int = 2
     block_tokens: int = 32
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        counts = (self.orgs, self.users, self.turns, self.document_tokens, self.block_tokens)
+        rest = (self.question_tokens, self.reply_tokens, self.answer_tokens)
+        times = (self.start_seconds, self.pause_seconds)
+        if min(counts) < 1 or min(rest) < 0 or min(times) < 0 or not self.think_seconds > 0:
+            raise Misuse("conversations have counts from 1, and tokens and times from 0")
 
     def workload(self, name: str = "routing") -> Workload:
         users = self.orgs * self.users

@@ -6,7 +6,6 @@ prompt has after its last full block gets an id that never comes again: no engin
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from itertools import takewhile
 
@@ -14,9 +13,10 @@ from scopekv.core.request_log import LoggedRequest, read_logged
 from scopekv.core.scopes import ScopeKind
 from scopekv.errors import Misuse
 from scopekv.simulate.traces.lines import Lines, read_object
+from scopekv.simulate.traces.naming import Numbers
+from scopekv.simulate.traces.ordering import by_time
 from scopekv.simulate.traces.request import TracedRequest
 
-HELD_MAX = 16_384
 _WIDE = {ScopeKind.DOCUMENT}
 _WIDER_THAN_USER = {ScopeKind.DOCUMENT, ScopeKind.ORG}
 
@@ -24,34 +24,30 @@ _WIDER_THAN_USER = {ScopeKind.DOCUMENT, ScopeKind.ORG}
 def read_request_log(lines: Lines) -> Iterator[TracedRequest]:
     """Requests by arrival; senders are numbered as they appear in the file.
 
-    Raises Misuse for a line that is none, or that came HELD_MAX requests late.
+    Raises Misuse for a line that is none, or has another block size, or comes far too late.
     """
-    numbers: dict[str, int] = {}
-    orgs: dict[str, int] = {}
-    held: list[tuple[int, int, LoggedRequest]] = []
-    began: int | None = None
-    latest = 0
+    users, orgs = Numbers(), Numbers()
+    for since_ms, number, (one, user, org) in by_time(lines, _logged(lines, users, orgs)):
+        yield _traced(one, number, since_ms, user, org)
+
+
+def _logged(
+    lines: Lines, users: Numbers, orgs: Numbers
+) -> Iterator[tuple[float, tuple[LoggedRequest, int, int]]]:
+    size = 0
     for text in lines:
+        fields = read_object(lines, text)
         try:
-            one = read_logged(read_object(lines, text))
+            one = read_logged(fields)
         except Misuse as error:
-            raise (error if str(lines.path) in str(error) else lines.wrong(str(error))) from error
-        if one.at_ms < latest:
-            raise lines.wrong("is of a request long before those above it: sort the file")
-        numbers.setdefault(one.user, len(numbers))
-        orgs.setdefault(one.org, len(orgs))
-        heapq.heappush(held, (one.at_ms, lines.number, one))
-        if len(held) > HELD_MAX:
-            latest, number, one = heapq.heappop(held)
-            began = latest if began is None else began
-            yield _traced(one, number, latest - began, numbers[one.user], orgs[one.org])
-    while held:
-        at, number, one = heapq.heappop(held)
-        began = at if began is None else began
-        yield _traced(one, number, at - began, numbers[one.user], orgs[one.org])
+            raise lines.wrong(str(error)) from error
+        size = size or one.block_tokens
+        if one.block_tokens != size:
+            raise lines.wrong(f"has blocks of {one.block_tokens} tokens, those above of {size}")
+        yield one.at_ms, (one, users.of(one.user), orgs.of(one.org))
 
 
-def _traced(one: LoggedRequest, number: int, since_ms: int, user: int, org: int) -> TracedRequest:
+def _traced(one: LoggedRequest, number: int, since_ms: float, user: int, org: int) -> TracedRequest:
     ids = [int(name, 16) for name in one.blocks]
     if len(ids) * one.block_tokens < one.prompt_tokens:
         ids.append(-number)

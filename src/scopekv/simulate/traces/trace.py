@@ -10,10 +10,10 @@ from typing import Any
 
 from scopekv.core.request_log import FORMAT
 from scopekv.errors import Misuse
-from scopekv.simulate.traces import azure, servegen
+from scopekv.simulate.traces import servegen
 from scopekv.simulate.traces.arrivals import Arrivals
-from scopekv.simulate.traces.azure import read_azure
-from scopekv.simulate.traces.hash_ids import read_hash_ids
+from scopekv.simulate.traces.hash_ids import Layout, layout_of, read_hash_ids
+from scopekv.simulate.traces.lengths import columns_of, read_lengths
 from scopekv.simulate.traces.lines import Lines, read_object
 from scopekv.simulate.traces.request import TracedRequest
 from scopekv.simulate.traces.request_log import read_request_log
@@ -25,7 +25,7 @@ class TraceFormat(StrEnum):
 
     HASH_IDS = "hash_ids"
     WEKA = "weka"
-    AZURE = "azure"
+    LENGTHS = "lengths"
     REQUEST_LOG = "request_log"
 
 
@@ -34,7 +34,8 @@ class Trace:
     """A recorded workload: iterable as often as wanted, streaming, always with the same result.
 
     `block_tokens`: count in blocks of so many tokens, a multiple of the trace's own; None: as it
-    is. `arrivals` and `share_tools` matter for conversations without a time of their own only.
+    is. `arrivals` and `share_tools` matter for conversations without a time of their own only,
+    `layout` for `hash_ids`.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class Trace:
     arrivals: Arrivals = field(default_factory=Arrivals)
     share_tools: bool = False
     block_tokens: int | None = None
+    layout: Layout = field(default_factory=Layout)
 
     @property
     def name(self) -> str:
@@ -49,16 +51,16 @@ class Trace:
         return self.path.name.split(".")[0]
 
     def __iter__(self) -> Iterator[TracedRequest]:
-        """Raises Misuse that names the file and the line."""
+        """Raises Misuse that names the file and the line, SingleBlocks where `layout` is wrong."""
         lines = Lines(self.path)
-        if self.format is TraceFormat.AZURE:
-            requests = read_azure(lines)
+        if self.format is TraceFormat.LENGTHS:
+            requests = read_lengths(lines)
         elif self.format is TraceFormat.WEKA:
             requests = read_weka(lines, self.arrivals, share_tools=self.share_tools)
         elif self.format is TraceFormat.REQUEST_LOG:
             requests = read_request_log(lines)
         else:
-            requests = read_hash_ids(lines)
+            requests = read_hash_ids(lines, self.layout)
         if self.block_tokens is None:
             return requests
         wanted = self.block_tokens
@@ -72,18 +74,25 @@ def open_trace(
     share_tools: bool = False,
     block_tokens: int | None = None,
 ) -> Trace:
-    """Recognise a trace by its first line. Raises Misuse for what is none."""
+    """Recognise a trace by its first lines. Raises Misuse for what is none."""
     lines = Lines(path)
     first = next(iter(lines), "")
+    if not first:
+        raise Misuse(f"the trace {path} is empty")
     format_ = _format_of(lines, first)
-    return Trace(path, format_, arrivals or Arrivals(), share_tools, block_tokens)
+    layout = layout_of(lines) if format_ is TraceFormat.HASH_IDS else Layout()
+    return Trace(path, format_, arrivals or Arrivals(), share_tools, block_tokens, layout)
 
 
 def _format_of(lines: Lines, first: str) -> TraceFormat:
-    if first == azure.HEADER:
-        return TraceFormat.AZURE
     if first == servegen.HEADER:
         raise lines.wrong("begins a summary of clients, not a trace: use read_clients")
+    if first.startswith("version https://git-lfs"):
+        raise lines.wrong("is a pointer of Git LFS, not the file: `git lfs pull`")
+    if first.startswith("["):
+        raise lines.wrong("begins a JSON array: make lines of it, `jq -c '.[]' FILE > LINES`")
+    if columns_of(first) is not None:
+        return TraceFormat.LENGTHS
     fields: dict[str, Any] = read_object(lines, first) if first.startswith("{") else {}
     if fields.get("format") == FORMAT:
         return TraceFormat.REQUEST_LOG
@@ -91,7 +100,11 @@ def _format_of(lines: Lines, first: str) -> TraceFormat:
         return TraceFormat.HASH_IDS
     if {"requests", "tool_tokens"} <= fields.keys():
         return TraceFormat.WEKA
-    raise lines.wrong("begins no known trace: JSON lines with hash_ids or requests, or Azure's CSV")
+    raise lines.wrong(
+        "begins no known trace: JSON lines with timestamp, input_length, output_length and "
+        "hash_ids, a request log, coding conversations, or a CSV file with the columns of Azure, "
+        "BurstGPT or Vidur (docs/planning.md). Texts and chats alone are none"
+    )
 
 
 def in_blocks_of(request: TracedRequest, block_tokens: int) -> TracedRequest:
