@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 
 from scopekv.core.scopes import ScopeKind
 from scopekv.core.speeds import PrefillCurve
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 SHARED_KINDS = (ScopeKind.DOCUMENT, ScopeKind.ORG)  # scopes that several callers are in
@@ -70,7 +71,7 @@ WINDOWS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Tally:
     """Whole numbers in the order of `COUNTS`."""
 
@@ -113,7 +114,7 @@ class Whose(IntEnum):
     ACCOUNT = 3  # of one account, on all instances
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Place:
     """Which tally. `start`: Unix second at which its minute begins; `owner`: a uid."""
 
@@ -133,7 +134,7 @@ def places(start: int, *, org: str, account: str, instance: str) -> tuple[Place,
     )
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Answered:
     """What one answer said. Tokens by scope kind; `curve`: prefill speed, None if not measured.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from scopekv.core.scopes import Principal
+from scopekv.core.values import light_value
 from scopekv.errors import PromptTooLong
 from scopekv.gateway.access import Access
 from scopekv.gateway.apis import APIS, Api
@@ -30,7 +31,7 @@ LARGE_BYTES = 128 << 10
 NOTED_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@light_value(repr=False)
 class Job:
     """A request as read: who, what, and how to tell of it."""
 

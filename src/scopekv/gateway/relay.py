@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 
+from scopekv.core.values import light_value
 from scopekv.errors import Overloaded, Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, stripped
@@ -41,7 +41,7 @@ TRIES_MAX = 16
 _JSON: Headers = [(b"content-type", b"application/json")]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@light_value(repr=False)
 class _Sending:
     """A body for an engine, and the secrets in it that no answer may repeat."""
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from scopekv.core.segments import Segment
+from scopekv.core.values import light_value
 
 _END = b"\n\n"
 _LAST = (b"event: message_delta", b"event: response.completed")
 HELD_BYTES_MAX = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Usage:
     """Token counts of one answer; `cached` is None where the engine does not count."""
 
@@ -82,7 +82,7 @@ def read_usage(body: bytes) -> Usage | None:
     return told.usage() if told is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Shares:
     """The segments of a prompt as its caller may see them: its own, kind by kind (L10)."""
 
