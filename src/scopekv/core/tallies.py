@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from operator import add
 
 from scopekv.core.scopes import ScopeKind
 from scopekv.core.speeds import PrefillCurve
@@ -37,6 +38,9 @@ COUNTS = (
     *(f"from_{medium.value}" for medium in Medium),
 )
 _PLACES = {name: place for place, name in enumerate(COUNTS)}
+_INPUT = {kind: f"input_{kind.value}" for kind in ScopeKind}
+_CACHED = {kind: f"cached_{kind.value}" for kind in ScopeKind}
+_FROM = {medium: f"from_{medium.value}" for medium in Medium}
 
 
 class Window(StrEnum):
@@ -93,7 +97,7 @@ class Tally:
         return self.values[_PLACES[name]]
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(tuple(a + b for a, b in zip(self.values, other.values, strict=True)))
+        return Tally(tuple(map(add, self.values, other.values)))  # both have all counts
 
     @property
     def token_hit_rate(self) -> float | None:
@@ -166,8 +170,8 @@ class Answered:
             shared_saved_ms=saved * shared // cached if cached else 0,
             isolation_tokens=self.only_others,
             isolation_ms=_ms(self.curve, cached, cached + self.only_others),
-            **{f"input_{kind.value}": count for kind, count in self.input.items()},
-            **{f"cached_{kind.value}": count for kind, count in self.cached.items()},
+            **{_INPUT[kind]: count for kind, count in self.input.items()},
+            **{_CACHED[kind]: count for kind, count in self.cached.items()},
             **self._media(cached),
         )
 
@@ -176,7 +180,7 @@ class Answered:
             return {"from_untold": cached}
         left, found = cached, {}
         for medium, tokens in self.fetched.items():
-            found[f"from_{medium.value}"] = min(tokens, left)
+            found[_FROM[medium]] = min(tokens, left)
             left -= min(tokens, left)
         return {**found, "from_memory": left}
 

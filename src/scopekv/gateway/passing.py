@@ -22,7 +22,7 @@ from scopekv.gateway.routing import Route
 from scopekv.gateway.usage import (
     Shares,
     Usage,
-    hit_tokens,
+    by_kind,
     read_usage,
     take_report,
     with_detail,
@@ -126,7 +126,7 @@ class Passing:
         return head if self.compared is None else {**head, "diagnostics": await self.compared()}
 
     def _count(self, usage: Usage) -> None:
-        cached = hit_tokens(usage, self.prompt.segments)
+        _, cached = by_kind(usage, self.prompt.segments)
         self.metrics.counted(usage.prompt_tokens, cached, self.org)
 
     def _headers(self, answer: UpstreamResponse) -> Headers:
