@@ -169,7 +169,9 @@ class Metrics:
         """Count one choice of an instance. A request that is tried again is counted again."""
         self._routes[reason].inc()
 
-    def counted(self, input_tokens: int, cached_by_scope: Mapping[ScopeKind, int], org: str) -> None:
+    def counted(
+        self, input_tokens: int, cached_by_scope: Mapping[ScopeKind, int], org: str
+    ) -> None:
         """Count one answer's prompt: token hit rate is cached_tokens over input_tokens.
 
         `org` is seen only where `org_label` was switched on.

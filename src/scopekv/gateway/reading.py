@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from dataclasses import field
 from typing import Any
 
@@ -46,7 +46,7 @@ class Job:
     content: bytes
     waited_seconds: float = 0.0  # for a place at an engine, before `began`
     trace: Trace = NO_TRACE
-    request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(12)}")
+    request_id: str = field(default_factory=lambda: f"req_{os.urandom(12).hex()}")
 
 
 class Reader:

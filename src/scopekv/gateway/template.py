@@ -56,6 +56,8 @@ class ChatTemplate:
         environment.globals["strftime_now"] = _strftime_now
         try:
             self._template = environment.from_string(source)
+            # A plain dict: Jinja copies it for each rendering, and a ChainMap ten times slower.
+            self._template.globals = dict(self._template.globals)
         except jinja2.TemplateError as error:
             raise NotRenderable(f"the engine's chat template does not parse: {error}") from error
         self._variables = {**special_tokens, **defaults}
