@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scopekv.core.policy import PartRole, RoleRules
@@ -54,10 +54,10 @@ class Caller:
     rules: RoleRules
     documents: DocumentIndex
     versions: object = None  # what it was read under; see Access.stands
+    private: Scope = field(init=False)  # the narrowest scope of this caller
 
-    @property
-    def private(self) -> Scope:
-        return private_scope(self.principal, self.narrowing)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "private", private_scope(self.principal, self.narrowing))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import field
 from typing import Any
@@ -62,11 +63,15 @@ class Reader:
         began: float,
         api: Api | None = None,
         *,
+        came: float = math.inf,
         waited_seconds: float = 0.0,
         trace: Trace = NO_TRACE,
     ) -> Job:
-        """Authenticate and read. Raises `Misuse`, `Refused` or `Unavailable`."""
-        principal = await self._access.principal(request)
+        """Authenticate and read; `came` as in `Access.principal`.
+
+        Raises `Misuse`, `Refused` or `Unavailable`.
+        """
+        principal = await self._access.principal(request, came)
         api = api or APIS[request.path]
         body = api.check(read_body(request.body))
         await self._note_claims(principal, request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from enum import Enum
@@ -122,8 +123,12 @@ class Relay:
         began = time.perf_counter()
         tried: list[Instance] = []
         died = 0  # of those tried: had the request and ended
+        came = math.inf if waited else reply.came
         for _ in range(TRIES_MAX):
-            job = await self._reader.job(request, began, waited_seconds=waited, trace=trace)
+            job = await self._reader.job(
+                request, began, came=came, waited_seconds=waited, trace=trace
+            )
+            came = math.inf
             first = self._router.reader(job.body["model"], tried)
             prompt = await self._reader.prompt(job, first)
             epochs = await self._epochs(prompt)

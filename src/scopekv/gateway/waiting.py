@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 
 from scopekv.core.turns import Turns
 from scopekv.errors import Overloaded
@@ -70,7 +71,7 @@ class WaitingRoom:
     def leave(self) -> None:
         """Give a place back; the next in turn takes it."""
         self.taken -= 1
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         if self._left_at is not None:
             self._interval_seconds += _PACE * (now - self._left_at - self._interval_seconds)
         self._left_at = now
