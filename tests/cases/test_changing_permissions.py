@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from scopekv.errors import Unauthenticated
 from scopekv.gateway.access import Access
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.http import Request
-from scopekv.ports import KeyRecord
+from scopekv.ports import KeyRecord, Versions
 from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.deployment import Deployment
 from scopekv.simulate.model import SimulatedModel
@@ -57,6 +58,42 @@ async def test_i14_an_answer_that_was_under_way_is_not_remembered(tmp_path: Path
     await access.refresh()  # another request has seen the change
     slow.go.set()
     await asyncio.gather(first, return_exceptions=True)
+    with pytest.raises(Unauthenticated):
+        await access.principal(request(secret))
+    deployment.world.registry.close()
+
+
+class CountingRegistry:
+    """How often the counters were compared."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self.compared = inner, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def versions(self) -> Versions:
+        self.compared += 1
+        found: Versions = self._inner.versions()
+        return found
+
+
+@pytest.mark.parametrize("remote", [False, True])
+async def test_i14_only_requests_that_were_here_before_share_a_comparison(
+    tmp_path: Path, remote: bool
+) -> None:
+    deployment = Deployment(tmp_path)
+    secret = deployment.account("acme", "alice")
+    registry = CountingRegistry(deployment.world.registry)
+    access = Access(registry, in_thread=remote, identities=None)
+    came = time.monotonic()
+    for _ in range(3):
+        await access.principal(request(secret), came)
+    assert registry.compared == (3 if remote else 1)
+    accounts = deployment.administration.accounts
+    accounts.set_blocked(LOCAL_OPERATOR, "acme", "alice", service=False, blocked=True)
+    with pytest.raises(Unauthenticated):
+        await access.principal(request(secret), time.monotonic())
     with pytest.raises(Unauthenticated):
         await access.principal(request(secret))
     deployment.world.registry.close()

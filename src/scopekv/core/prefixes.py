@@ -91,14 +91,20 @@ class SentPrefixes:
 
     def sent(self, name: str, prompt: Iterable[Mark]) -> None:
         """Note that an instance gets a prompt with these marks."""
+        alone = self._one_set(frozenset((name,)))
         for mark in prompt:
-            names = self._sent.get(mark.id, frozenset())
+            names = self._sent.get(mark.id)
+            if names is None:
+                self._sent[mark.id] = alone  # at the end, as the youngest
+                continue
             if name not in names:
-                names |= {name}
-                self._sent[mark.id] = self._sets.setdefault(names, names)
+                self._sent[mark.id] = self._one_set(names | alone)
             self._sent.move_to_end(mark.id)
         while len(self._sent) > self._max:
             self._sent.popitem(last=False)
+
+    def _one_set(self, names: frozenset[str]) -> frozenset[str]:
+        return self._sets.setdefault(names, names)
 
     def tokens(self, prompt: Sequence[Mark]) -> Mapping[str, int]:
         """How many leading tokens of a prompt each instance was sent; those with none are left out.

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from scopekv.core.backlogs import NOTHING, Backlog
 from scopekv.core.speeds import PrefillCurve, PrefillSpeed
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 _SURE_SAMPLES = 3
@@ -43,7 +44,7 @@ class Reservation:
     open: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Outcome:
     """What a complete answer says of itself. `cached_tokens` None: the engine does not count."""
 

@@ -14,11 +14,11 @@ Every figure is measured or counted, none is a weight to tune. Three rules go wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from scopekv.core.fetching import Demand, Run, decide
 from scopekv.core.reasons import RouteReason
 from scopekv.core.speeds import PrefillCurve
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 SAME_FRACTION = 0.02  # of the expected time: what two estimates for one prompt can be apart
@@ -27,7 +27,7 @@ CROWD_FREE = 8  # requests in flight on one prefix that any instance may hold
 CROWD_SHARE = 1.2  # above that: times the mean of the candidates; two instances: 60 to 40
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class CachedThere:
     """What an instance has of a prompt: leading tokens in memory, then runs in its tiers.
 
@@ -57,7 +57,7 @@ class CachedThere:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Candidate:
     """One instance that could take the request, as of now.
 
@@ -74,7 +74,7 @@ class Candidate:
     crowd: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Choice:
     """The instance, why, and the seconds to the first token that are expected there.
 
@@ -89,7 +89,7 @@ class Choice:
     cached_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class _Cost:
     candidate: Candidate
     expected: float

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 PREFILL_DECAY = 0.96  # the shape of the curve changes slowly: half is forgotten in 17 steps
@@ -29,7 +30,7 @@ _PULL = 2e-3  # towards the shape of the prior, where observations do not tell
 P90 = 1.28  # standard deviations
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class PrefillCurve:
     """Seconds of prefill at one moment."""
 

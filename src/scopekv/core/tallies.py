@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from operator import add
 
 from scopekv.core.scopes import ScopeKind
 from scopekv.core.speeds import PrefillCurve
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 SHARED_KINDS = (ScopeKind.DOCUMENT, ScopeKind.ORG)  # scopes that several callers are in
@@ -36,6 +38,9 @@ COUNTS = (
     *(f"from_{medium.value}" for medium in Medium),
 )
 _PLACES = {name: place for place, name in enumerate(COUNTS)}
+_INPUT = {kind: f"input_{kind.value}" for kind in ScopeKind}
+_CACHED = {kind: f"cached_{kind.value}" for kind in ScopeKind}
+_FROM = {medium: f"from_{medium.value}" for medium in Medium}
 
 
 class Window(StrEnum):
@@ -70,7 +75,7 @@ WINDOWS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Tally:
     """Whole numbers in the order of `COUNTS`."""
 
@@ -92,7 +97,7 @@ class Tally:
         return self.values[_PLACES[name]]
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(tuple(a + b for a, b in zip(self.values, other.values, strict=True)))
+        return Tally(tuple(map(add, self.values, other.values)))  # both have all counts
 
     @property
     def token_hit_rate(self) -> float | None:
@@ -113,7 +118,7 @@ class Whose(IntEnum):
     ACCOUNT = 3  # of one account, on all instances
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Place:
     """Which tally. `start`: Unix second at which its minute begins; `owner`: a uid."""
 
@@ -133,7 +138,7 @@ def places(start: int, *, org: str, account: str, instance: str) -> tuple[Place,
     )
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Answered:
     """What one answer said. Tokens by scope kind; `curve`: prefill speed, None if not measured.
 
@@ -165,8 +170,8 @@ class Answered:
             shared_saved_ms=saved * shared // cached if cached else 0,
             isolation_tokens=self.only_others,
             isolation_ms=_ms(self.curve, cached, cached + self.only_others),
-            **{f"input_{kind.value}": count for kind, count in self.input.items()},
-            **{f"cached_{kind.value}": count for kind, count in self.cached.items()},
+            **{_INPUT[kind]: count for kind, count in self.input.items()},
+            **{_CACHED[kind]: count for kind, count in self.cached.items()},
             **self._media(cached),
         )
 
@@ -175,7 +180,7 @@ class Answered:
             return {"from_untold": cached}
         left, found = cached, {}
         for medium, tokens in self.fetched.items():
-            found[f"from_{medium.value}"] = min(tokens, left)
+            found[_FROM[medium]] = min(tokens, left)
             left -= min(tokens, left)
         return {**found, "from_memory": left}
 

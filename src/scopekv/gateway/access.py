@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -47,6 +48,7 @@ class Access:
         self._identities = identities
         self._in_thread = in_thread
         self.versions: Versions | None = None  # of all that is kept here
+        self._compared_at = -math.inf  # they were the registry's at that time, or later
         self._keys: dict[bytes, KeyRecord] = {}
         self._rules: dict[str, RoleRules] = {}
         self._epochs: dict[Scope, int] = {}
@@ -54,18 +56,23 @@ class Access:
         self._trouble = ""
         self.documents = DocumentIndex(())
 
-    async def principal(self, request: Request) -> Principal:
-        """Return the authenticated principal. Raises `Unauthenticated` or `Unavailable`."""
+    async def principal(self, request: Request, came: float = math.inf) -> Principal:
+        """Return the authenticated principal. Raises `Unauthenticated` or `Unavailable`.
+
+        `came`: when the request was here whole, by `time.monotonic`, if nothing was waited for
+        since. Requests that were here when the counters were compared share that comparison.
+        """
         credential = _credential(request)
         digest = hashlib.sha256(credential).digest()
         if self._identities and _is_token(credential):
             record = await self._record_of_token(self._identities, credential, digest)
             return _valid(record)
-        return await self.holder(digest)
+        return await self.holder(digest, came)
 
-    async def holder(self, digest: bytes) -> Principal:
+    async def holder(self, digest: bytes, came: float = math.inf) -> Principal:
         """The principal whose API key has this SHA-256, now. Raises as `principal` does."""
-        await self.refresh()
+        if self._in_thread or came > self._compared_at:
+            await self.refresh()
         record = self._keys.get(digest)
         if record is None:
             record = await self._kept(self._keys, digest, lambda: self._registry.key(digest))
@@ -139,6 +146,7 @@ class Access:
 
     async def refresh(self) -> None:
         """Drop what the registry has changed since it was kept."""
+        began = time.monotonic()
         try:
             versions = await self._ask(self._registry.versions)
         except Unavailable as error:
@@ -149,6 +157,7 @@ class Access:
         self._trouble = ""
         before = self.versions
         if versions == before:
+            self._compared_at = began
             return
         async with self._index_lock:
             if before is None or versions.documents != before.documents:
@@ -160,7 +169,7 @@ class Access:
                 self._rules.clear()
             if before is None or versions.epochs != before.epochs:
                 self._epochs.clear()
-            self.versions = versions
+            self.versions, self._compared_at = versions, began
 
     async def _kept(self, kept: dict[Any, Any], key: Any, call: Callable[[], T]) -> T:
         """Ask, and keep the answer unless a change was seen while it was under way (I14)."""

@@ -199,16 +199,19 @@ class IndexLocator:
         """
         found: dict[str, CachedThere | None] = {}
         groups: dict[Hashing, list[str]] = {}
+        remembered: list[Instance] = []
         for instance in instances:
             name = instance.address.name
             feed = self.feeds.get(name)
-            if feed is None or not feed.publishes or asked.tokens is None:
-                found |= self._memory.locate(asked, marked, (instance,))
+            if asked.tokens is None or feed is None or not feed.publishes:
+                remembered.append(instance)
             elif feed.sure and feed.hashing is not None:
                 groups.setdefault(feed.hashing, []).append(name)
                 found[name] = CachedThere(0)
             else:
                 found[name] = None
+        if remembered:
+            found |= self._memory.locate(asked, marked, remembered)
         for hashing, names in groups.items():
             chain = self._hashes.chain(asked, hashing)
             size = hashing.block_size

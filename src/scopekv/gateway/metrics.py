@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from scopekv.core.identity import IdentityReason
 from scopekv.core.reasons import RouteReason
+from scopekv.core.scopes import ScopeKind
 
 _PURGE_SECONDS = (0.05, 0.25, 1, 5, 15, 60, 300, 3600)
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1, 5, 30)
@@ -50,8 +51,10 @@ class Metrics:
         self._requests = self._counter(
             "requests", "Answers by endpoint and status.", "endpoint", "status"
         )
+        self._answers: dict[tuple[str, int], Counter] = {}
         self._input = self._counter("input_tokens", "Prompt tokens of answered requests.")
         self._cached = self._counter("cached_tokens", "Prompt tokens read from the cache.", "scope")
+        self._cached_of: dict[ScopeKind, Counter] = {}
         self._hits = self._counter(
             "request_hits", "Answered requests with at least one cached token."
         )
@@ -142,7 +145,10 @@ class Metrics:
         return Histogram(full, text, buckets=buckets, registry=self._registry)
 
     def answered(self, endpoint: str, status: int) -> None:
-        self._requests.labels(endpoint, str(status)).inc()
+        child = self._answers.get((endpoint, status))
+        if child is None:  # kept, because finding one by its labels costs as much as counting
+            child = self._answers[endpoint, status] = self._requests.labels(endpoint, str(status))
+        child.inc()
 
     def engine_error(self, kind: str) -> None:
         self._engine_errors.labels(kind).inc()
@@ -163,7 +169,9 @@ class Metrics:
         """Count one choice of an instance. A request that is tried again is counted again."""
         self._routes[reason].inc()
 
-    def counted(self, input_tokens: int, cached_by_scope: Mapping[str, int], org: str) -> None:
+    def counted(
+        self, input_tokens: int, cached_by_scope: Mapping[ScopeKind, int], org: str
+    ) -> None:
         """Count one answer's prompt: token hit rate is cached_tokens over input_tokens.
 
         `org` is seen only where `org_label` was switched on.
@@ -171,7 +179,11 @@ class Metrics:
         self._answered.inc()
         self._input.inc(input_tokens)
         for scope, tokens in cached_by_scope.items():
-            self._cached.labels(scope).inc(tokens)
+            child = self._cached_of.get(scope)
+            if child is None:
+                child = self._cached_of[scope] = self._cached.labels(scope.value)
+            if tokens:
+                child.inc(tokens)
         if any(cached_by_scope.values()):
             self._hits.inc()
         if self._by_org is not None:

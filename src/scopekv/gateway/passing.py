@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from scopekv.core.backlogs import HEADER
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse, Unavailable
 from scopekv.gateway.apis import Api
 from scopekv.gateway.apis.api import Head
@@ -22,7 +22,7 @@ from scopekv.gateway.routing import Route
 from scopekv.gateway.usage import (
     Shares,
     Usage,
-    hit_tokens,
+    by_kind,
     read_usage,
     take_report,
     with_detail,
@@ -49,7 +49,7 @@ _STRIPPED_PREFIXES = (b"x-scopekv-", b"x-vllm-", b"endpoint-load-metrics")
 CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name another tenant
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Told:
     """What an answer said of the cache, and of what was fetched from tiers for it.
 
@@ -66,7 +66,7 @@ class Told:
         return self.first_at is None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@light_value(repr=False)
 class Passing:
     """A good answer on its way to the client, and what is read of it in passing."""
 
@@ -127,7 +127,7 @@ class Passing:
         return head if self.compared is None else {**head, "diagnostics": await self.compared()}
 
     def _count(self, usage: Usage) -> None:
-        cached = hit_tokens(usage, self.prompt.segments)
+        _, cached = by_kind(usage, self.prompt.segments)
         self.metrics.counted(usage.prompt_tokens, cached, self.org)
 
     def _headers(self, answer: UpstreamResponse) -> Headers:

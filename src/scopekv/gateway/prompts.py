@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scopekv.core.policy import PartRole, RoleRules
 from scopekv.core.scopes import Narrowing, Principal, Scope, private_scope
 from scopekv.core.segments import Part, Segment, decide_parts, plan_segments
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.template import ChatTemplate, Message, NotRenderable, Rendered
@@ -53,10 +54,10 @@ class Caller:
     rules: RoleRules
     documents: DocumentIndex
     versions: object = None  # what it was read under; see Access.stands
+    private: Scope = field(init=False)  # the narrowest scope of this caller
 
-    @property
-    def private(self) -> Scope:
-        return private_scope(self.principal, self.narrowing)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "private", private_scope(self.principal, self.narrowing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class ModelText:
     drops_unused_tools: bool
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Prompt:
     """`tokens` is None where the engine renders: then the one segment is the caller's own."""
 
@@ -78,7 +79,7 @@ class Prompt:
     tokens: Tokens | None
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Chat:
     """A chat as rendered. `texts`: the parts of each message; `tools`: as the template had them."""
 
@@ -88,7 +89,7 @@ class Chat:
     rendered: Rendered
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class _Stretch:
     end: int  # characters, exclusive
     part: Part

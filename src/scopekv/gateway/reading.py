@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass, field
+import math
+import os
+from dataclasses import field
 from typing import Any
 
 from scopekv.core.scopes import Principal
+from scopekv.core.values import light_value
 from scopekv.errors import PromptTooLong
 from scopekv.gateway.access import Access
 from scopekv.gateway.apis import APIS, Api
@@ -30,7 +32,7 @@ LARGE_BYTES = 128 << 10
 NOTED_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@light_value(repr=False)
 class Job:
     """A request as read: who, what, and how to tell of it."""
 
@@ -45,7 +47,7 @@ class Job:
     content: bytes
     waited_seconds: float = 0.0  # for a place at an engine, before `began`
     trace: Trace = NO_TRACE
-    request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(12)}")
+    request_id: str = field(default_factory=lambda: f"req_{os.urandom(12).hex()}")
 
 
 class Reader:
@@ -61,11 +63,15 @@ class Reader:
         began: float,
         api: Api | None = None,
         *,
+        came: float = math.inf,
         waited_seconds: float = 0.0,
         trace: Trace = NO_TRACE,
     ) -> Job:
-        """Authenticate and read. Raises `Misuse`, `Refused` or `Unavailable`."""
-        principal = await self._access.principal(request)
+        """Authenticate and read; `came` as in `Access.principal`.
+
+        Raises `Misuse`, `Refused` or `Unavailable`.
+        """
+        principal = await self._access.principal(request, came)
         api = api or APIS[request.path]
         body = api.check(read_body(request.body))
         await self._note_claims(principal, request)

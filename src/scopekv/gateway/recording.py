@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 from scopekv.core.isolation_cost import IsolationCost
-from scopekv.core.scopes import ScopeKind
 from scopekv.core.tallies import WINDOWS, Answered, Medium, Place, Tally, Window, places
 from scopekv.errors import Unavailable
 from scopekv.gateway.instances import Instance, Isolation
@@ -21,12 +20,13 @@ from scopekv.gateway.passing import Told
 from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.reading import Job
 from scopekv.gateway.rounds import Rounds
-from scopekv.gateway.usage import Shares, Usage
+from scopekv.gateway.usage import Usage, by_kind
 from scopekv.ports import Tallies
 
 KEEP_SECONDS = 5.0
-PLACES_MAX = 50_000  # tallies that wait to be kept; others are not counted meanwhile
+WAITING_MAX = 20_000  # tallies that wait to be kept; others are not counted meanwhile
 BLOCK_TOKENS = 32  # where an instance does not tell
+_Owner = tuple[int, str, str, str]  # start, organisation, account, instance
 log = logging.getLogger("scopekv.recording")
 
 
@@ -37,7 +37,7 @@ class Recorder(Rounds):
         super().__init__(self.keep, KEEP_SECONDS, log, waits="tallies of requests wait")
         self._tallies, self._clock = tallies, clock
         self._cost = IsolationCost(secrets.token_bytes(16))
-        self._waiting: dict[Place, Tally] = {}
+        self._waiting: dict[_Owner, Tally] = {}
         self._keeping = asyncio.Lock()
 
     async def stop(self) -> None:
@@ -56,13 +56,12 @@ class Recorder(Rounds):
         tally = self._answered(job, instance, prompt, told, told.usage).tally()
         start = WINDOWS[Window.HOUR].start_of(self._clock())
         who = job.caller.principal
-        name = instance.address.name
-        for place in places(start, org=who.org_uid, account=who.uid, instance=name):
-            before = self._waiting.get(place)
-            if before is not None:
-                self._waiting[place] = before + tally
-            elif len(self._waiting) < PLACES_MAX:
-                self._waiting[place] = tally
+        owner = (start, who.org_uid, who.uid, instance.address.name)
+        before = self._waiting.get(owner)
+        if before is not None:
+            self._waiting[owner] = before + tally
+        elif len(self._waiting) < WAITING_MAX:
+            self._waiting[owner] = tally
 
     async def keep(self) -> None:
         """Add what is counted to the tallies. What they cannot take now is tried again."""
@@ -71,20 +70,29 @@ class Recorder(Rounds):
             if not taken:
                 return
             try:
-                await asyncio.to_thread(self._tallies.add, taken, self._clock())
+                await asyncio.to_thread(self._add, taken)
             except Unavailable:
                 self._put_back(taken)
                 raise
 
-    def _put_back(self, taken: dict[Place, Tally]) -> None:
-        for place, tally in self._waiting.items():
-            taken[place] = taken[place] + tally if place in taken else tally
-        self._waiting = dict(list(taken.items())[-PLACES_MAX:])
+    def _add(self, taken: dict[_Owner, Tally]) -> None:
+        """Spread each over the tallies that it counts in: once a while, not at every request."""
+        spread: dict[Place, Tally] = {}
+        for (start, org, account, instance), tally in taken.items():
+            for place in places(start, org=org, account=account, instance=instance):
+                before = spread.get(place)
+                spread[place] = tally if before is None else before + tally
+        self._tallies.add(spread, self._clock())
+
+    def _put_back(self, taken: dict[_Owner, Tally]) -> None:
+        for owner, tally in self._waiting.items():
+            taken[owner] = taken[owner] + tally if owner in taken else tally
+        self._waiting = dict(list(taken.items())[-WAITING_MAX:])
 
     def _answered(
         self, job: Job, instance: Instance, prompt: Prompt, told: Told, usage: Usage
     ) -> Answered:
-        rows = Shares(prompt.segments).detail(usage)["segments"]
+        tokens, cached = by_kind(usage, prompt.segments)
         block = instance.block_size or BLOCK_TOKENS
         others = 0
         if prompt.tokens is not None and usage.cached is not None:
@@ -92,21 +100,13 @@ class Recorder(Rounds):
             others = self._cost.note(sender, prompt.tokens.packed, block, usage.cached)
         measured = instance.isolation is not Isolation.NONE and instance.load.samples
         return Answered(
-            input=_by_kind(rows, "tokens"),
-            cached=_by_kind(rows, "cached_tokens"),
+            input=tokens,
+            cached=cached,
             fetched=_fetched(told.report, block) if told.whole else None,
             first_token_seconds=told.first_at - job.began if told.first_at is not None else None,
             only_others=others,
             curve=instance.load.curve() if measured else None,
         )
-
-
-def _by_kind(rows: list[dict[str, Any]], name: str) -> dict[ScopeKind, int]:
-    found: dict[ScopeKind, int] = {}
-    for row in rows:
-        kind = ScopeKind(row["scope"])
-        found[kind] = found.get(kind, 0) + max(0, int(row.get(name, 0)))
-    return found
 
 
 def _fetched(report: Any, block: int) -> dict[Medium, int]:

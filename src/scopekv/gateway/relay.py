@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
-import msgspec
-
+from scopekv.core.values import light_value
 from scopekv.errors import Unavailable
 from scopekv.gateway.access import Access
 from scopekv.gateway.bodies import engine_body, stripped
@@ -39,7 +38,7 @@ HEAD_SECONDS_MAX = 600.0
 TRIES_MAX = 16
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@light_value(repr=False)
 class _Sending:
     """A body for an engine, and the secrets in it that no answer may repeat."""
 
@@ -107,8 +106,12 @@ class Relay:
         began = time.perf_counter()
         tried: list[Instance] = []
         died = 0  # of those tried: had the request and ended
+        came = math.inf if waited else reply.came
         for _ in range(TRIES_MAX):
-            job = await self._reader.job(request, began, waited_seconds=waited, trace=trace)
+            job = await self._reader.job(
+                request, began, came=came, waited_seconds=waited, trace=trace
+            )
+            came = math.inf
             first = self._router.reader(job.body["model"], tried)
             prompt = await self._reader.prompt(job, first)
             epochs = await self._epochs(prompt)
@@ -276,8 +279,8 @@ def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Tol
 
 def _asked(job: Job, prompt: Prompt, epochs: Sequence[int]) -> Asked:
     text = b""
-    if prompt.tokens is None:  # JSON of a list begins alike where the lists do
-        text = msgspec.json.encode(job.body[job.api.text])
+    if prompt.tokens is None:  # a client writes prompts alike that begin alike: no need to encode
+        text = job.content[max(0, job.content.find(b'"%b"' % job.api.text.encode())) :]
     return Asked(
         job.body["model"],
         prompt.segments,

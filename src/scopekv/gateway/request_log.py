@@ -15,7 +15,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from scopekv.core.request_log import (
     log_key,
     sender_names,
 )
+from scopekv.core.values import light_value
 from scopekv.errors import ConfigError
 from scopekv.gateway.instances import Instance
 from scopekv.gateway.passing import Told
@@ -41,7 +41,7 @@ _HEAD = b'{"format":"%b"' % FORMAT.encode()  # how each line begins
 log = logging.getLogger("scopekv.request_log")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@light_value(repr=False)
 class _Note:
     """Nothing of the request's body: a disk that hangs must not hold so many of them."""
 

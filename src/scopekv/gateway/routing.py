@@ -10,7 +10,6 @@ import asyncio
 import random
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from scopekv.core.prefixes import (
@@ -24,6 +23,7 @@ from scopekv.core.prefixes import (
 from scopekv.core.reservations import Outcome, Reservation
 from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, Choice, choose
 from scopekv.core.segments import Segment
+from scopekv.core.values import light_value
 from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.instances import Instance, Isolation
@@ -36,7 +36,7 @@ _NOBODY: Mapping[str, int] = {}
 BYTES_PER_TOKEN = 4  # of JSON, where the engine tokenises
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@light_value(repr=False)
 class Asked:
     """A request as the router sees it. `epochs`: of each segment's scope.
 

@@ -11,7 +11,6 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -19,6 +18,7 @@ import jinja2
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 _SKELETONS_MAX = 512
@@ -33,7 +33,7 @@ class NotRenderable(Misuse):
     """This chat needs the engine's own renderer: its parts cannot be told apart here."""
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Rendered:
     """A prompt as glue[0] content[0] glue[1] content[1] ... glue[n]."""
 
@@ -56,6 +56,8 @@ class ChatTemplate:
         environment.globals["strftime_now"] = _strftime_now
         try:
             self._template = environment.from_string(source)
+            # A plain dict: Jinja copies it for each rendering, and a ChainMap ten times slower.
+            self._template.globals = dict(self._template.globals)
         except jinja2.TemplateError as error:
             raise NotRenderable(f"the engine's chat template does not parse: {error}") from error
         self._variables = {**special_tokens, **defaults}

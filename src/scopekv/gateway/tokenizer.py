@@ -18,11 +18,11 @@ import re
 from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 
 from tokenizers import Encoding, Tokenizer
 
+from scopekv.core.values import light_value
 from scopekv.gateway.tokens import Stretch, Tokens, common, ends_in, splits_locally
 from scopekv.gateway.words import make_words
 
@@ -36,14 +36,14 @@ _PROBES = ("", " a", "\n\nb", "1", ".", "é", "  x", "'s")
 _NOTHING = Tokens(b"", b"")
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class _Chunk:
     tokens: Tokens
     ends: tuple[int, ...]  # token ends of the stretches that end in it
     bytes: int  # held with its key, roughly
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class _Anchor:
     cut: int  # characters of the prefix whose tokens no later text can change
     tokens: Tokens

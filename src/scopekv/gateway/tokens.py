@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from tokenizers import Encoding, Tokenizer
 
 from scopekv.core.encoding import encode_tokens
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 # Pre-tokenizers that scan from left to right and look ahead no further than a run of blanks.
 _LOCAL = {"ByteLevel", "Digits", "Split", "Whitespace", "Punctuation"}
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Tokens:
     """Token ids in the two forms that are needed: 4 little-endian bytes each, and JSON text."""
 
@@ -41,7 +41,7 @@ class Tokens:
         return list(array("I", self.packed))
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Stretch:
     """Characters up to `end` of a prompt, whose tokens may be kept for `owner`.
 

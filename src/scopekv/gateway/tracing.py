@@ -15,7 +15,7 @@ from __future__ import annotations
 from scopekv.gateway.reading import Job
 from scopekv.gateway.routing import Route
 from scopekv.gateway.usage import Usage
-from scopekv.ports.tracing import Value
+from scopekv.ports.tracing import NO_TRACE, Value
 
 PROVIDER = "vllm"
 _COMPLETIONS = "/v1/completions"
@@ -31,6 +31,8 @@ def tell_route(job: Job, route: Route) -> None:
 
     Not before there is a route: until then `model` is whatever a client wrote.
     """
+    if job.trace is NO_TRACE:
+        return
     name, model = operation(job.api.path), job.body["model"]
     job.trace.named(f"{name} {model}")
     job.trace.told(
@@ -66,7 +68,7 @@ def tell_upstream(job: Job, name: str, provider: str) -> None:
 
 def tell_usage(job: Job, usage: Usage | None) -> None:
     """Tell what the engine counted, as far as it counts."""
-    if usage is None:
+    if usage is None or job.trace is NO_TRACE:
         return
     counts: dict[str, Value] = {"gen_ai.usage.input_tokens": usage.prompt_tokens}
     if usage.completion_tokens is not None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from scopekv.core.scopes import ScopeKind
 from scopekv.core.segments import Segment
+from scopekv.core.values import light_value
 
 _END = b"\n\n"
 _LAST = (b"event: message_delta", b"event: response.completed")
 HELD_BYTES_MAX = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Usage:
     """Token counts of one answer; `cached` is None where the engine does not count."""
 
@@ -82,7 +83,7 @@ def read_usage(body: bytes) -> Usage | None:
     return told.usage() if told is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Shares:
     """The segments of a prompt as its caller may see them: its own, kind by kind (L10)."""
 
@@ -215,10 +216,16 @@ def with_detail(
     return msgspec.json.encode(answer | {"scopekv": detail})
 
 
-def hit_tokens(usage: Usage, segments: Sequence[Segment]) -> dict[str, int]:
-    """Cached tokens by scope kind, for the counters."""
-    counts: dict[str, int] = {}
-    for row in Shares(tuple(segments)).detail(usage)["segments"]:
-        cached = int(row.get("cached_tokens", 0))
-        counts[row["scope"]] = counts.get(row["scope"], 0) + cached
-    return counts
+def by_kind(
+    usage: Usage, segments: Sequence[Segment]
+) -> tuple[dict[ScopeKind, int], dict[ScopeKind, int]]:
+    """Tokens by scope kind, and how many of them came from the cache, for the counters."""
+    tokens: dict[ScopeKind, int] = {}
+    cached: dict[ScopeKind, int] = {}
+    hit = usage.cached or 0
+    for segment in segments:
+        kind, start = segment.scope.kind, segment.start
+        end = usage.prompt_tokens if segment.end is None else segment.end
+        tokens[kind] = tokens.get(kind, 0) + max(0, end - start)
+        cached[kind] = cached.get(kind, 0) + max(0, min(hit, end) - start)
+    return tokens, cached

@@ -94,7 +94,7 @@ class WaitingRoom:
     def _leave(self) -> None:
         """Give a place back; the next in turn takes it."""
         self.taken -= 1
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         if self._left_at is not None:
             self._interval_seconds += _PACE * (now - self._left_at - self._interval_seconds)
         self._left_at = now

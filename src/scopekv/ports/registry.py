@@ -9,6 +9,7 @@ from typing import Protocol
 
 from scopekv.core.policy import RoleRules
 from scopekv.core.scopes import Principal, Scope
+from scopekv.core.values import light_value
 from scopekv.ports.audit import AuditLog
 from scopekv.ports.documents import CachedContents, Documents, PublishedDocument
 from scopekv.ports.identity import Identities
@@ -16,7 +17,7 @@ from scopekv.ports.keys import ScopeKeys
 from scopekv.ports.receipts import Receipts
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Versions:
     """Counters that rise with every committed change of what they count; cheap to read."""
 

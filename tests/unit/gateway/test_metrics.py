@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from scopekv.core.scopes import ScopeKind
 from scopekv.gateway.metrics import InstanceNow, Metrics
 from scopekv.gateway.settings import GatewaySettings, MetricsSettings
 from scopekv.gateway.settings_file import read_settings
@@ -15,7 +16,7 @@ from scopekv.simulate.stage import Stage
 def test_an_organisation_is_a_label_only_where_it_was_switched_on() -> None:
     for switched_on in (False, True):
         metrics = Metrics(org_label=switched_on)
-        metrics.counted(100, {"document": 60, "user": 20}, "acme")
+        metrics.counted(100, {ScopeKind.DOCUMENT: 60, ScopeKind.USER: 20}, "acme")
         text = metrics.text().decode()
         assert ("acme" in text) is switched_on
         assert ('scopekv_org_cached_tokens_total{org="acme"} 80.0' in text) is switched_on

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from scopekv.core.explaining import Divergence, Member, divergence
@@ -32,10 +32,9 @@ _UNAVAILABLE = {"type": "unavailable"}
 _PENDING: Answer = {"cache_miss_reason": None}
 
 
-@contextmanager
 def comparison(
     job: Job, instance: Instance, recents: Recents, own_epoch: int
-) -> Iterator[Told | None]:
+) -> AbstractContextManager[Told | None]:
     """Compare while the request is served; None where it does not ask for it.
 
     An id of another caller, or of another end user or session of this one, is not found, like one
@@ -43,9 +42,13 @@ def comparison(
     private scope.
     """
     name = job.api.compared_with(job.body)
-    if name is None:
-        yield None
-        return
+    return nullcontext() if name is None else _comparing(name, job, instance, recents, own_epoch)
+
+
+@contextmanager
+def _comparing(
+    name: str, job: Job, instance: Instance, recents: Recents, own_epoch: int
+) -> Iterator[Told | None]:
     earlier = recents.get(name)
     mine = (job.caller.private, own_epoch)
     own = earlier is not None and (earlier.owner, earlier.own_epoch) == mine

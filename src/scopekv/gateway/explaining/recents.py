@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from itertools import islice
 
 from scopekv.core.scopes import Scope
+from scopekv.core.values import light_value
 
 KEPT_BYTES_MAX = 32 << 20
 KEPT_PER_CALLER_MAX = 32
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@light_value(repr=False)
 class Recent:
     """One answered request. `content`: its body. `principal`: uid of who sent it, `sender`: that
     one's ORG/NAME; `owner`: its narrowest scope, `own_epoch` that one's epoch.

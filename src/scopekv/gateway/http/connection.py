@@ -10,6 +10,7 @@ kept unparsed up to a bound, then reading pauses.
 import asyncio
 import enum
 import math
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
@@ -207,7 +208,7 @@ class Connection(asyncio.Protocol):
         self._phase = None
         self.deadline = math.inf
         self._request = request
-        self._reply = Reply(self, request)
+        self._reply = Reply(self, request, time.monotonic())
         self._task = self._shared.loop.create_task(self._run(request, self._reply))
         self._shared.tasks.add(self._task)  # the loop itself holds tasks only weakly
         self._task.add_done_callback(self._shared.tasks.discard)

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 Headers = list[tuple[bytes, bytes]]
@@ -58,7 +59,7 @@ class Disconnect:
             callback()
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Request:
     """One whole request. `path` and `query` are as sent (not percent-decoded), `query` without `?`.
 

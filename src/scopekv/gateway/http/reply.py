@@ -2,6 +2,7 @@
 
 import functools
 import http
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -62,13 +63,15 @@ class Reply:
         "_whole_events",
         "_wire",
         "_with_connection",
+        "came",
         "finished",
         "started",
         "worded",
     )
 
-    def __init__(self, wire: Wire, request: Request) -> None:
-        self._wire = wire
+    def __init__(self, wire: Wire, request: Request, came: float = math.inf) -> None:
+        """`came`: when the request was here whole, by `time.monotonic`."""
+        self._wire, self.came = wire, came
         self._bodyless = request.method == "HEAD"
         self._chunked = request.minor_version == 1
         self._keep_alive = request.keep_alive
