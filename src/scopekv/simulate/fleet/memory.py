@@ -129,9 +129,13 @@ class Memory:
 
         For a policy that knows no chains the last one first, so that a chain goes from its tail.
         """
-        insert, places = self.policy.insert, range(len(names))
-        for index in reversed(places) if self._from_tail else places:
-            insert(names[index], entries[index])
+        policy = self.policy
+        if isinstance(policy, ScopedPolicy):
+            policy.insert_all(names, entries)
+        else:
+            places = range(len(names))
+            for index in reversed(places) if self._from_tail else places:
+                policy.insert(names[index], entries[index])
         self._here.update(names)
         self.stored += len(names)
 
