@@ -14,6 +14,7 @@ behind that nothing can reach. Between accounts:
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Generic
 
@@ -65,7 +66,7 @@ class ScopedPolicy(Generic[K]):
         self._ledger = Ledger()
         self._offered: set[K] = set()  # the last victims: their removal is an eviction
         self._serial = 0
-        self._smallest = 1 << 62  # of all blocks there ever were
+        self._smallest, self._unit = 1 << 62, 0  # of all blocks there ever were: see `Ledger`
 
     def insert(self, key: K, entry: Entry[K]) -> None:
         self.insert_all((key,), (entry,))
@@ -168,6 +169,7 @@ class ScopedPolicy(Generic[K]):
             if found is None:
                 found = lanes[name] = Lane(self._order, self._stamps, name)
                 self._smallest = min(self._smallest, node.size_bytes)
+                self._unit = math.gcd(self._unit, node.size_bytes)
             lane = found
         lane.blocks += 1
         node.lane = lane
@@ -243,13 +245,14 @@ class ScopedPolicy(Generic[K]):
         self, size_bytes: int, account: bytes, protected: Collection[K]
     ) -> Search[K] | None:
         """One that found enough; what it took is out of its heap, and nowhere else yet."""
-        if size_bytes > self._ledger.used_bytes():
+        guarantee = self.shares.guarantee_bytes(self._ledger.accounts_for(account))
+        if not self._ledger.may_free(size_bytes, account, guarantee, self._unit):
             return None
         self._queue_young()
         search = Search(
             *(self._nodes, self._lanes, self._order, self._ledger),
             account=account,
-            guarantee=self.shares.guarantee_bytes(self._ledger.accounts_for(account)),
+            guarantee=guarantee,
             smallest=self._smallest,
             protected=protected,
         )

@@ -85,6 +85,21 @@ class Ledger:
         self._changed.clear()
         return order
 
+    def may_free(self, size_bytes: int, account: bytes, guarantee: int, unit: int) -> bool:
+        """Whether so many bytes could go for an account, if nothing of it and of what others have
+        above the guarantee was held. All blocks are multiples of `unit` bytes.
+
+        Cost: O(accounts above the guarantee), as far as it takes.
+        """
+        size_bytes -= self.used_bytes(account)
+        for negative, name in self.by_size():
+            above = -negative - guarantee
+            if size_bytes <= 0 or above < unit:
+                break
+            if name != account:
+                size_bytes -= above // unit * unit
+        return size_bytes <= 0
+
 
 class Draft:
     """A ledger as it would be after some takes. Changes nothing of the ledger."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping
 from operator import itemgetter
 from typing import Generic
@@ -51,7 +50,7 @@ class Search(Generic[K]):
         self.passed: list[Node[K]] = []
         self.gone: dict[K, int] = {}
         self.taken: list[Node[K]] = []
-        self.lost = Counter[tuple[bytes, Lane[K]]]()
+        self.lost: dict[tuple[bytes, Lane[K]], int] = {}
 
     def run(self, size_bytes: int) -> bool:
         """Take blocks of so many bytes; whether there were enough."""
@@ -166,7 +165,7 @@ class Search(Generic[K]):
             node, ahead, blocks = parent, now, blocks + 1
             node.stamp = 0  # it may be in the heap: what is left of it there counts no more
             self.taken.append(node)
-        self.lost[account, lane] += blocks
+        self.lost[account, lane] = self.lost.get((account, lane), 0) + blocks
         self.draft.take(account, blocks * size)
         self._reconsider(account)
         if parent is not None:
