@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol
 
 from scopekv.core.lru import Entry, K
@@ -17,24 +17,32 @@ LaneName = tuple[int, tuple[int, ...]]  # size, kind
 
 
 class Node(Generic[K]):
-    """A cached block and where it stands. `stamp`: of its entry in a heap; 0: it is in none."""
+    """A cached block and where it stands. `stamp`: of its entry in a heap; 0: it is in none.
+
+    `children`: how many cached blocks continue it.
+    """
 
     __slots__ = (
-        *("account", "alive", "depth", "key", "kind", "lane", "last", "parent", "pins"),
-        *("priority", "rate", "serial", "size_bytes", "stamp", "used_at", "uses", "young"),
+        *("account", "children", "entry", "key", "kind", "lane", "last", "parent", "pins"),
+        *("priority", "serial", "size_bytes", "stamp", "used_at", "uses", "young"),
     )
     lane: Lane[K]  # that counts it, from its insertion on
+    priority: float  # what its order notes
+    last: Use
 
     def __init__(self, key: K, entry: Entry[K], serial: int) -> None:
-        self.key, self.account, self.parent = key, entry.account, entry.parent
-        self.depth, self.size_bytes = entry.depth, entry.size_bytes
+        self.key, self.entry = key, entry
+        self.account, self.parent, self.size_bytes = entry.account, entry.parent, entry.size_bytes
         self.serial = self.used_at = serial  # of its first and its last use, over all blocks
-        self.rate = entry.cost / entry.size_bytes
-        self.uses, self.pins, self.alive, self.young = 1, 0, True, False
-        self.stamp = 0
+        self.uses = 1
+        self.pins = self.children = self.stamp = 0
+        self.young = False
         self.kind: tuple[int, ...] = ()
-        self.priority = 0.0
-        self.last: Use | None = None
+
+    @property
+    def rate(self) -> float:
+        """Seconds of prefill a byte."""
+        return self.entry.cost / self.entry.size_bytes
 
 
 class Order(Protocol[K]):
@@ -48,8 +56,8 @@ class Order(Protocol[K]):
     def touch(self, node: Node[K]) -> None:
         """A block is used; its kind may change."""
 
-    def evicted(self, node: Node[K]) -> None:
-        """A block goes because it was a victim."""
+    def evicted(self, nodes: Iterable[Node[K]]) -> None:
+        """Blocks go because they were victims, in this order."""
 
     def emptied(self, account: bytes) -> None:
         """An account holds nothing any more."""
@@ -75,8 +83,9 @@ class GreedyDual(Generic[K]):
     def touch(self, node: Node[K]) -> None:
         node.priority = self._clocks.get(node.account, 0.0) + node.uses * node.rate
 
-    def evicted(self, node: Node[K]) -> None:
-        self._clocks[node.account] = max(self._clocks.get(node.account, 0.0), node.priority)
+    def evicted(self, nodes: Iterable[Node[K]]) -> None:
+        for node in nodes:
+            self._clocks[node.account] = max(self._clocks.get(node.account, 0.0), node.priority)
 
     def emptied(self, account: bytes) -> None:
         """An account that comes back starts anew, beside others who do."""
@@ -84,7 +93,7 @@ class GreedyDual(Generic[K]):
 
     def rank(self, node: Node[K]) -> Rank:
         """Equals go from the tail, then the older first."""
-        return node.priority, -node.depth, node.serial
+        return node.priority, -node.entry.depth, node.serial
 
     value = rank
 
@@ -98,7 +107,7 @@ class Recency(Generic[K]):
     def touch(self, node: Node[K]) -> None:
         """Nothing to note."""
 
-    def evicted(self, node: Node[K]) -> None:
+    def evicted(self, nodes: Iterable[Node[K]]) -> None:
         """Nothing to learn."""
 
     def emptied(self, account: bytes) -> None:
@@ -133,12 +142,11 @@ class LearnedReuse(Generic[K]):
         node.kind = node.last.kind
 
     def touch(self, node: Node[K]) -> None:
-        if node.last is not None:
-            node.last = self._models[node.account].again(node.last)
-            node.kind = node.last.kind
+        node.last = self._models[node.account].again(node.last)
+        node.kind = node.last.kind
 
-    def evicted(self, node: Node[K]) -> None:
-        if node.last is not None:
+    def evicted(self, nodes: Iterable[Node[K]]) -> None:
+        for node in nodes:
             self._models[node.account].left(node.key, node.last)
 
     def emptied(self, account: bytes) -> None:
@@ -146,11 +154,10 @@ class LearnedReuse(Generic[K]):
         self._models.pop(account, None)
 
     def rank(self, node: Node[K]) -> Rank:
-        return node.last.at if node.last else 0, -node.depth, node.serial
+        return node.last.at, -node.entry.depth, node.serial
 
     def value(self, node: Node[K]) -> Rank:
-        model = self._models[node.account]
-        worth = model.index(node.last) * node.rate if node.last else 0.0
+        worth = self._models[node.account].index(node.last) * node.rate
         return (worth, *self.rank(node))
 
 

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Collection, Hashable
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
 from scopekv.errors import Misuse
 
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[K]):
-    """One cached block. Parents form a forest; a parent need not be cached."""
-
-    account: bytes  # whose share it fills
-    parent: K | None  # the block before it in the same prompt, if known
-    depth: int  # blocks before it
+class _Fields(NamedTuple, Generic[K]):
+    account: bytes
+    parent: K | None
+    depth: int
     size_bytes: int
-    cost: float  # seconds of prefill to make it again
+    cost: float
 
-    def __post_init__(self) -> None:
-        if self.size_bytes < 1 or self.depth < 0 or not 0 <= self.cost < float("inf"):
+
+class Entry(_Fields[K]):
+    """One cached block. Parents form a forest; a parent need not be cached.
+
+    `account`: whose share it fills. `parent`: the block before it in the same prompt, if known.
+    `depth`: blocks before it. `cost`: seconds of prefill to make it again. A tuple, as one is made
+    for every block of every prompt.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, account: bytes, parent: K | None, depth: int, size_bytes: int, cost: float
+    ) -> Self:
+        if size_bytes < 1 or depth < 0 or not 0 <= cost < math.inf:
             raise Misuse("a cached block has a size from 1, a depth from 0 and a finite cost")
+        return tuple.__new__(cls, (account, parent, depth, size_bytes, cost))
 
 
 class EvictionPolicy(Protocol[K]):
@@ -65,8 +76,8 @@ class EvictionPolicy(Protocol[K]):
     def __contains__(self, key: object) -> bool: ...
 
 
-class LruPolicy(Generic[K]):
-    """Least recently used first. Knows pins; knows no shares, costs or chains: the baseline.
+class QueuePolicy(Generic[K]):
+    """Blocks in one queue, a used one to its end. Knows pins; knows no shares, costs or chains.
 
     Cost: O(1) a step, O(victims + protected) for victims.
     """
@@ -137,3 +148,47 @@ class LruPolicy(Generic[K]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
+
+
+@final
+class LruPolicy(QueuePolicy[K]):
+    """Least recently used first: the baseline. Takes the blocks of a prompt at once, too."""
+
+    def insert_all(self, keys: Sequence[K], entries: Sequence[Entry[K]]) -> None:
+        """`insert` each in this order, or none where one is cached already or comes twice."""
+        if not self._entries.keys().isdisjoint(keys) or len(set(keys)) != len(keys):
+            raise Misuse("the block is cached already; touch it instead")
+        self._entries.update(zip(keys, entries, strict=True))
+        self._order.update(dict.fromkeys(keys))
+        used = self._used
+        for entry in entries:
+            used[entry.account] = used.get(entry.account, 0) + entry.size_bytes
+
+    def pin_all(self, keys: Iterable[K]) -> None:
+        """`pin` each."""
+        entries, pins, order = self._entries, self._pins, self._order
+        for key in keys:
+            if key not in entries:
+                raise Misuse("only a cached block can be pinned")
+            pins[key] = pins.get(key, 0) + 1
+            order.pop(key, None)
+
+    def unpin_all(self, keys: Iterable[K]) -> None:
+        """`unpin` each, in this order."""
+        pins, order = self._pins, self._order
+        for key in keys:
+            left = pins.get(key, 0) - 1
+            if left > 0:
+                pins[key] = left
+            elif left == 0:
+                del pins[key]
+                order[key] = None
+
+    def evict(
+        self, size_bytes: int, account: bytes, protected: Collection[K] = ()
+    ) -> list[K] | None:
+        """`victims`, and `remove` of each."""
+        victims = self.victims(size_bytes, account, protected)
+        for key in victims or ():
+            self.remove(key)
+        return victims

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from operator import itemgetter
 from typing import Generic
@@ -18,14 +19,14 @@ RIVALS_MAX = 8
 class Search(Generic[K]):
     """One search. Changes the heaps of lanes alone: what it popped is `taken` or `passed`.
 
-    `taken`: the victims in order. `passed`: protected ones. `gone`: children that blocks would
-    lose. Looks at an account, and at a lane, again only when a take may have changed what it gives.
+    `taken`: the victims in order; `lost`: how many of each lane. `passed`: protected ones. `gone`:
+    children that blocks would lose. Looks at an account, and at a lane, again only when a take may
+    have changed what it gives.
     """
 
     def __init__(
         self,
         nodes: Mapping[K, Node[K]],
-        children: Mapping[K, int],
         lanes: Mapping[bytes, Mapping[LaneName, Lane[K]]],
         order: Order[K],
         ledger: Ledger,
@@ -36,39 +37,43 @@ class Search(Generic[K]):
         protected: Collection[K],
     ) -> None:
         """`smallest`: no block has fewer bytes."""
-        self._nodes, self._children, self._lanes, self._order = nodes, children, lanes, order
+        self._nodes, self._lanes, self._order = nodes, lanes, order
         self._account, self._guarantee, self._protected = account, guarantee, protected
         self._smallest = smallest
         self.draft = Draft(ledger)
         self._rivals: dict[bytes, Node[K]] = {}  # furthest above, with the next each would give
         self._again: dict[bytes, None] = {}  # accounts to look at again, not among the rivals
+        self._spares = False  # whether the asking account gives a block for one used again
         self._rest_below = False  # whether nobody else is above the guarantee by a block
         self._firsts: dict[bytes, Node[K] | None] = {}  # of accounts, as far as looked at
         self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # of lanes, the same
         self.passed: list[Node[K]] = []
         self.gone: dict[K, int] = {}
         self.taken: list[Node[K]] = []
+        self.lost: dict[tuple[bytes, Lane[K]], int] = {}
 
     def run(self, size_bytes: int) -> bool:
-        """Take blocks of so many bytes; whether there were enough. End it with `draft.close`."""
+        """Take blocks of so many bytes; whether there were enough."""
         while size_bytes > 0:
             node = self._choose()
             if node is None:
                 return False
-            self._take(node)
-            size_bytes -= node.size_bytes
+            size_bytes -= self._take(node, size_bytes)
         return True
 
     def _choose(self) -> Node[K] | None:
         """The next block to go, or None. Take what it gives before asking again."""
         own = self._first(self._account)
         self._find_rivals()
-        if not self._rivals:
-            return own
-        oldest = min(self._rivals.values(), key=_used_at)
-        if own is None or own.uses > 1 or oldest.uses == 1:
+        rivals = self._rivals
+        oldest = min(rivals.values(), key=_used_at) if rivals else own
+        self._spares = own is not None and own.uses == 1 and self._above()
+        if own is None or oldest is None:
             return oldest
-        return own if self.draft.used_bytes(self._account) > self._guarantee else oldest
+        return own if self._spares and oldest.uses > 1 else oldest
+
+    def _above(self) -> bool:
+        return self.draft.used_bytes(self._account) > self._guarantee
 
     def _find_rivals(self) -> None:
         """Have the accounts furthest above the guarantee that have something to give."""
@@ -111,8 +116,7 @@ class Search(Generic[K]):
         slack = self.draft.used_bytes(name)
         if name != self._account:
             slack -= self._guarantee
-        named = self._lanes.get(name, {}).items()
-        lanes = [lane for (size, _), lane in named if size <= slack]
+        lanes = [lane for lane in self._lanes.get(name, {}).values() if lane.name[0] <= slack]
         if len(lanes) == 1:
             first = self._settle(lanes[0])
         else:
@@ -130,9 +134,8 @@ class Search(Generic[K]):
 
     def _settle(self, lane: Lane[K]) -> Node[K] | None:
         """The head of a lane that may go; it stays in its place."""
-        children = self._children
         while (node := lane.head()) is not None:
-            if node.pins or children.get(node.key, 0) > self.gone.get(node.key, 0):
+            if node.pins or node.children > self.gone.get(node.key, 0):
                 lane.pop()
             elif node.key in self._protected:
                 self.passed.append(lane.pop())
@@ -140,29 +143,69 @@ class Search(Generic[K]):
                 return node
         return None
 
-    def _take(self, node: Node[K]) -> None:
-        """Count the block as gone; its parent may be next."""
+    def _take(self, node: Node[K], wanted_bytes: int) -> int:
+        """Count a chosen block as gone, and up its chain each that would be chosen next.
+
+        Return their bytes: `wanted_bytes` or more only with the last of them.
+        """
+        account, lane, rank = node.account, node.lane, self._order.rank
+        least, spares, left = self._least(node), self._spares, self.draft.used_bytes(account)
         # It is the head of its lane: `_choose` has just looked at it.
-        account, lane, key = node.account, node.lane, node.parent
         self._heads.pop(lane, None)
         del self._firsts[account]
-        self.taken.append(lane.pop())
-        self.draft.take(account, node.size_bytes)
+        lane.pop()
+        size, ahead, blocks = node.size_bytes, rank(node), 1
+        self.taken.append(node)
+        while (parent := self._freed(node)) is not None:
+            moved = blocks * size
+            if moved >= wanted_bytes or left - moved < least or parent.lane is not lane:
+                break
+            if (now := rank(parent)) > ahead or (spares and parent.uses > 1):
+                break
+            node, ahead, blocks = parent, now, blocks + 1
+            node.stamp = 0  # it may be in the heap: what is left of it there counts no more
+            self.taken.append(node)
+        self.lost[account, lane] = self.lost.get((account, lane), 0) + blocks
+        self.draft.take(account, blocks * size)
         self._reconsider(account)
+        if parent is not None:
+            self._may_go(parent, account)
+        return blocks * size
+
+    def _least(self, node: Node[K]) -> float:
+        """How much the account of a chosen block must hold for its next to be chosen after it,
+        if that ranks before it and, where `_spares`, was never used again either.
+        """
+        account, rivals, guarantee = node.account, self._rivals, self._guarantee
+        if len(self._lanes[account]) > 1:
+            return math.inf  # another lane may give the next
+        own = account == self._account
+        if own and self._rest_below and not rivals.keys() - {account}:
+            return 0
+        least = guarantee + (1 if own else node.size_bytes)
+        if self._rest_below or account not in rivals:
+            return least
+        return max(least, guarantee + self._smallest, self.draft.largest_bytes() + 1)
+
+    def _freed(self, node: Node[K]) -> Node[K] | None:
+        """The parent of a block that has just gone, if that was the last thing that held it."""
+        key = node.parent
         if key is None:
-            return
+            return None
         gone = self.gone[key] = self.gone.get(key, 0) + 1
-        if gone != self._children[key]:
-            return
         parent = self._nodes.get(key)
-        if parent is None or parent.pins or key in self._protected:
-            return
-        self._heads.pop(parent.lane, None)
-        if not parent.stamp:
-            parent.lane.push(parent)
-        if parent.account != account:  # it may have had nothing to give before
-            self._firsts.pop(parent.account, None)
-            self._reconsider(parent.account)
+        if parent is None or gone < parent.children or parent.pins or key in self._protected:
+            return None
+        return parent
+
+    def _may_go(self, node: Node[K], account: bytes) -> None:
+        """A block is a leaf now, as its last child has gone from an account."""
+        self._heads.pop(node.lane, None)
+        if not node.stamp:
+            node.lane.push(node)
+        if node.account != account:  # it may have had nothing to give before
+            self._firsts.pop(node.account, None)
+            self._reconsider(node.account)
 
     def _reconsider(self, account: bytes) -> None:
         self._rivals.pop(account, None)

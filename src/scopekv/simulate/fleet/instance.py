@@ -124,10 +124,8 @@ class Instance:
         job.entries = self._entries(job)
         memory.reserved += answer
         job.reserved_blocks = answer
-        # Blocks further on may be here, after one that is not: they are held, not read.
-        new = [index for index in range(end, len(names)) if names[index] not in memory]
-        made = [names[index] for index in new]
-        memory.put(made, [job.entries[index] for index in new])
+        made, entries = memory.missing(names, job.entries, end)  # what is here is held, not read
+        memory.put(made, entries)
         memory.pin(names[end:])
         if made or gone:
             self._changed(self, ENGINE, made, gone)

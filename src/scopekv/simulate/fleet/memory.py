@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from scopekv.core.eviction import (
     Entry,
@@ -76,11 +77,18 @@ class Memory:
 
     def leading(self, names: Sequence[int], start: int = 0) -> int:
         """The end of the run of blocks that are here, from `start` on."""
-        here = self._here
-        for index in range(start, len(names)):
-            if names[index] not in here:
-                return index
-        return len(names)
+        here = self._here.__contains__
+        return start + len(list(takewhile(here, islice(names, start, None))))
+
+    def missing(
+        self, names: Sequence[int], entries: Sequence[Entry[int]], start: int
+    ) -> tuple[list[int], Sequence[Entry[int]]]:
+        """The blocks from `start` on that are not here. One may be here after one that is not."""
+        here, rest, made = self._here, list(names[start:]), entries[start:]
+        if here.isdisjoint(rest):
+            return rest, made
+        made = [entry for name, entry in zip(rest, made, strict=True) if name not in here]
+        return [name for name in rest if name not in here], made
 
     def make_room(
         self, blocks: int, account: bytes, protected: Collection[int] = ()
@@ -92,7 +100,7 @@ class Memory:
         if self._pins is not None:
             protected = self._pins.keys() | protected
         policy, size = self.policy, int(short) * self._block_bytes
-        if isinstance(policy, ScopedPolicy):
+        if isinstance(policy, LruPolicy | ScopedPolicy):
             victims = policy.evict(size, account, protected)
         else:
             victims = policy.victims(size, account, protected)
@@ -105,6 +113,9 @@ class Memory:
 
     def pin(self, names: Sequence[int]) -> None:
         """Blocks are in use until they are unpinned as often."""
+        if isinstance(self.policy, LruPolicy):
+            self.policy.pin_all(names)
+            return
         if self._pins is None:
             for name in names:
                 self.policy.pin(name)
@@ -114,6 +125,9 @@ class Memory:
 
     def unpin(self, names: Sequence[int]) -> None:
         """Undo one `pin` of a prompt's blocks, the last one first, as vLLM frees them."""
+        if isinstance(self.policy, LruPolicy):
+            self.policy.unpin_all(reversed(names))
+            return
         if self._pins is None:
             for name in reversed(names):
                 self.policy.unpin(name)
@@ -129,9 +143,15 @@ class Memory:
 
         For a policy that knows no chains the last one first, so that a chain goes from its tail.
         """
-        insert, places = self.policy.insert, range(len(names))
-        for index in reversed(places) if self._from_tail else places:
-            insert(names[index], entries[index])
+        policy = self.policy
+        if isinstance(policy, LruPolicy):
+            policy.insert_all(names[::-1], entries[::-1])
+        elif isinstance(policy, ScopedPolicy):
+            policy.insert_all(names, entries)
+        else:
+            places = range(len(names))
+            for index in reversed(places) if self._from_tail else places:
+                policy.insert(names[index], entries[index])
         self._here.update(names)
         self.stored += len(names)
 
@@ -145,20 +165,19 @@ class Memory:
         self, names: Sequence[int], entries: Sequence[Entry[int]]
     ) -> tuple[list[int], list[int]]:
         """Keep what is here, and of the rest what fits: (new ones, what went)."""
-        here = self._here
-        self.touch([name for name in names if name in here])
-        wanted = [index for index, name in enumerate(names) if name not in here]
-        if not wanted:
+        new, made = self.missing(names, entries, self.leading(names))
+        if len(new) < len(names):
+            lacking = frozenset(new)
+            self.touch([name for name in names if name not in lacking])
+        if not new:
             return [], []
-        new = [names[index] for index in wanted]
         if not math.isinf(self._blocks) and len(new) > self._blocks:
             self.refused += len(new) - int(self._blocks)
-            new, wanted = new[: int(self._blocks)], wanted[: int(self._blocks)]
+            new = new[: int(self._blocks)]
         gone = self.make_room(len(new), entries[0].account, frozenset(names))
         if gone is None:  # what is protected is in the way: the leading blocks as far as they fit
             gone = self._as_many(new, entries[0].account, frozenset(names))
-            wanted = wanted[: len(new)]
-        self.put(new, [entries[index] for index in wanted])
+        self.put(new, made[: len(new)])
         return new, gone
 
     def _as_many(self, new: list[int], account: bytes, protected: Collection[int]) -> list[int]:

@@ -9,6 +9,7 @@ without bias.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from scopekv.errors import Misuse
 
@@ -48,11 +49,7 @@ class Unlimited:
             found = sum(name in seen for name in names)
             hit = min((found << self._shift) * block_tokens, 1 << 62)
         else:
-            found = 0
-            for name in names:
-                if name not in seen:
-                    break
-                found += 1
+            found = len(list(takewhile(seen.__contains__, names)))
             hit = min(found * block_tokens, input_tokens)
         self.hit_tokens += hit
         seen.update(names)

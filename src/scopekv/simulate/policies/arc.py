@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection
 
-from scopekv.core.lru import Entry, K, LruPolicy
+from scopekv.core.lru import Entry, K, QueuePolicy
 
 
-class ArcPolicy(LruPolicy[K]):
+class ArcPolicy(QueuePolicy[K]):
     """Counts blocks, so they should be of one size. Cost: O(1) a step.
 
     `capacity`: blocks. T1 holds what was used once, T2 what was used again; B1 and B2 the names of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scopekv.core.lru import K, LruPolicy
+from scopekv.core.lru import K, QueuePolicy
 
 
-class FifoPolicy(LruPolicy[K]):
+class FifoPolicy(QueuePolicy[K]):
     """A use changes nothing. A pin sends a block to the end: in a replay none is pinned."""
 
     def touch(self, key: K) -> None:

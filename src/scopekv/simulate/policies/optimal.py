@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from scopekv.core.lru import Entry, LruPolicy
+from scopekv.core.lru import Entry, QueuePolicy
 from scopekv.simulate.traces import TracedRequest
 
 NEVER = 1 << 60
@@ -33,7 +33,7 @@ class Future:
         return uses[at] if at < len(uses) else NEVER
 
 
-class OptimalPolicy(LruPolicy[int]):
+class OptimalPolicy(QueuePolicy[int]):
     """Furthest next use first; of equals the deepest, so a chain goes from its tail.
 
     Every block of a request must be touched or inserted, once. Knows no pins.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection
 
-from scopekv.core.lru import Entry, K, LruPolicy
+from scopekv.core.lru import Entry, K, QueuePolicy
 
 SMALL_FRACTION = 0.1
 FREQUENCY_MAX = 3
 
 
-class S3FifoPolicy(LruPolicy[K]):
+class S3FifoPolicy(QueuePolicy[K]):
     """Counts blocks, so they should be of one size. Cost: O(1) a step, amortised.
 
     `capacity`: blocks. From the small queue what was used again moves to the main one; the rest
