@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from scopekv.cli.options import data_dir_option, default_data_dir, json_option, registry_url
 from scopekv.cli.up import UP_FILE
@@ -79,7 +80,12 @@ async def _engines(settings: GatewaySettings, folder: Path, url: str) -> list[Fi
         do = "see docs/keys.md"
         return [Finding("keys", "keys", Level.ERROR, str(problem), do)]
     audience = audience_id(settings.instance_group)
-    fleet = Fleet(settings.instances, audience=audience, key_id=world.signer.key_id)
+    try:
+        fleet = Fleet(settings.instances, audience=audience, key_id=world.signer.key_id)
+    except ConfigError as problem:
+        world.registry.close()
+        do = "correct the url of this instance in the gateway's file"
+        return [Finding("config", "instances", Level.ERROR, str(problem), do)]
     try:
         return await examine(fleet, folder / TICKET_KEYS)
     finally:
@@ -90,7 +96,7 @@ async def _engines(settings: GatewaySettings, folder: Path, url: str) -> list[Fi
 def _print(findings: list[Finding]) -> None:
     table = Table("", "check", "where", Column("what", overflow="fold"), "do")
     for one in findings:
-        table.add_row(_MARKS[one.level], one.check, one.where, one.what, one.do)
+        table.add_row(_MARKS[one.level], *map(Text, (one.check, one.where, one.what, one.do)))
     Console().print(table)
     errors = sum(one.level is Level.ERROR for one in findings)
     warnings = sum(one.level is Level.WARNING for one in findings)

@@ -14,6 +14,7 @@ from scopekv.cli.options import json_option
 from scopekv.errors import ScopeKVError, Unavailable
 
 SECONDS_MAX = 30.0
+_ANSWER = {"prompt_tokens", "common_tokens", "expected_tokens", "cached_tokens", "causes"}
 
 
 @click.command()
@@ -68,9 +69,14 @@ def explain(
         raise click.ClickException(f"{error} at {base}: start it, or name it with --url") from error
     except ScopeKVError as error:
         raise click.ClickException(str(error)) from error
-    if status != 200:
-        error_body = answer.get("error") or {}
-        raise click.ClickException(str(error_body.get("message") or f"status {status}"))
+    if status != 200 or not answer.keys() >= _ANSWER:
+        refused = answer.get("error")
+        told = refused.get("message") if isinstance(refused, dict) else None
+        raise click.ClickException(
+            str(told)
+            if told
+            else f"{base} answered {status} and explains nothing: is it a gateway?"
+        )
     if as_json:
         click.echo(json.dumps(answer))
         return
@@ -79,8 +85,8 @@ def explain(
 
 def _body(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text("utf-8"))
-    except ValueError:
+        found = json.loads(file.read_text("utf-8-sig"))
+    except (ValueError, RecursionError):
         raise click.ClickException(f"{file} is not JSON") from None
     if not isinstance(found, dict):
         raise click.ClickException(f"{file} must hold one request body, a JSON object")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 from rich.progress import track
 
@@ -146,28 +148,35 @@ def _linted(
 
 def _requests(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Line, API path and body of each request. Raises `Misuse` naming file and line."""
-    content = file.read_text("utf-8", errors="replace")
-    if content.lstrip().startswith("["):
+    content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+    if content.lstrip().startswith(b"["):
         given = [(number + 1, one) for number, one in enumerate(_json(content, file, 1))]
     else:
-        lines = enumerate(content.splitlines(), 1)
+        lines = enumerate(content.split(b"\n"), 1)
         given = [(number, _json(line, file, number)) for number, line in lines if line.strip()]
+    if not given:
+        raise Misuse(f"{file}: no request is in it")
     for number, one in given:
         if not isinstance(one, dict):
             raise Misuse(f"{file}:{number}: a request must be a JSON object")
         inner = one.get("body")
         body: dict[str, Any] = inner if isinstance(inner, dict) else one
-        path = one.get("api") or _api_of(body)
-        if path not in APIS:
+        batched = one.get("url") if inner is body else None  # OpenAI's batch files
+        path = one.get("api") or batched or _api_of(body)
+        if not isinstance(path, str) or path not in APIS:
             raise Misuse(f"{file}:{number}: no such API; it takes {', '.join(APIS)}")
+        if path == COMPLETIONS_API.path and not isinstance(body.get("prompt"), str):
+            raise Misuse(f"{file}:{number}: a prompt that is not one text cannot be compared")
         yield number, path, {"model": "", **body}
 
 
-def _json(content: str, file: Path, line: int) -> Any:
+def _json(content: bytes, file: Path, line: int) -> Any:
+    """As the gateway reads it: UTF-8, and no half of a surrogate pair."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        raise Misuse(f"{file}:{line}: not JSON; write one request a line, or one list") from None
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        what = "not JSON in UTF-8; write one request a line, or one list"
+        raise Misuse(f"{file}:{line}: {what}") from None
 
 
 def _api_of(body: dict[str, Any]) -> str:

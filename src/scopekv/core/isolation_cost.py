@@ -36,16 +36,21 @@ class IsolationCost:
         step = block_size * TOKEN_BYTES
         state, seen_by_any, seen_by_sender = self._secret, 0, 0
         follows = own = True
+        senders = self._senders
         for end in range(step, len(packed) - TOKEN_BYTES + 1, step):
             block = packed[end - step : end]
             state = hashlib.blake2b(block, key=state, digest_size=16).digest()
-            first = self._senders.get(state)
-            follows = follows and first is not None
-            own = own and first is not None and first in (sender, SEVERAL)
+            first = senders.get(state)
+            if first is None:
+                follows = own = False
+                senders[state] = sender  # at the end, as the youngest
+                continue
+            own = own and first in (sender, SEVERAL)
             seen_by_any += follows
             seen_by_sender += own
-            self._senders[state] = sender if first in (None, sender) else SEVERAL
-            self._senders.move_to_end(state)
-        while len(self._senders) > self._blocks_max:
-            self._senders.popitem(last=False)
+            if first != sender:
+                senders[state] = SEVERAL
+            senders.move_to_end(state)
+        while len(senders) > self._blocks_max:
+            senders.popitem(last=False)
         return max(0, seen_by_any * block_size - max(cached, seen_by_sender * block_size))

@@ -27,6 +27,8 @@ _PERMIT = {
     AudienceKind.USER: ScopeReason.DOCUMENT_USER,
 }
 
+_NOT_NARROWED = Narrowing()
+
 
 class PartRole(StrEnum):
     """Where a part of a prompt stands."""
@@ -117,7 +119,7 @@ def decide(
         return Decision(private, reason, allowed=False)
     if private_before:
         return Decision(private, ScopeReason.AFTER_PRIVATE)
-    asked_apart = role is PartRole.MESSAGES and narrowing != Narrowing()
+    asked_apart = role is PartRole.MESSAGES and narrowing != _NOT_NARROWED
     if rules.level(role) is Level.ORG and not asked_apart:
         return Decision(Scope(ScopeKind.ORG, (principal.org_uid,)), ScopeReason.ROLE_RULE)
     return Decision(private, ScopeReason.PRIVATE_DEFAULT)

@@ -197,7 +197,7 @@ class SettingsFile(msgspec.Struct, forbid_unknown_fields=True):
 def read_settings(path: Path) -> GatewaySettings:
     """Read `scopekv.toml`. Raises `ConfigError` naming the key at fault."""
     try:
-        content = msgspec.convert(tomllib.loads(path.read_text("utf-8")), SettingsFile)
+        content = msgspec.convert(tomllib.loads(path.read_text("utf-8-sig")), SettingsFile)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:

@@ -69,6 +69,21 @@ def test_every_api_in_one_file(model_dir: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_files_as_other_programs_write_them(model_dir: Path, tmp_path: Path) -> None:
+    """A byte order mark, CRLF, line separators inside texts, OpenAI's batch form."""
+    text = text_of("lint forms", 80) + "\u2028\x85"
+    bodies: list[dict[str, Any]] = [chat(text, "one"), chat(text, "two")]
+    bodies += [{"custom_id": "1", "url": "/v1/chat/completions", "body": chat(text, "three")}]
+    file = tmp_path / "log.jsonl"
+    lines = "\r\n".join(json.dumps(one, ensure_ascii=False) for one in bodies)
+    file.write_bytes(b"\xef\xbb\xbf" + lines.encode())
+    rows = json.loads(run(model_dir, str(file), "--json").stdout)
+    assert [row["line"] for row in rows] == [1, 2, 3]
+    assert min(row["expected_tokens"] for row in rows[1:]) > 100
+    file.write_bytes("é".encode("latin-1"))
+    assert ":1: not JSON in UTF-8" in run(model_dir, str(file)).output
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -76,6 +91,11 @@ def test_every_api_in_one_file(model_dir: Path, tmp_path: Path) -> None:
         ('{"model": "m", "messages": []}', ":1: messages"),
         ("[1]", ":1: a request must be"),
         ('{"api": "/v2", "body": {}}', ":1: no such API"),
+        ('{"api": ["/v2"], "body": {}}', ":1: no such API"),
+        ('{"model": "m", "prompt": [1, 2]}', ":1: a prompt that is not one text"),
+        ('\n{"prompt": "\\ud800"}', ":2: not JSON in UTF-8"),
+        ("\n\n", "no request is in it"),
+        ("[]", "no request is in it"),
     ],
 )
 def test_files_of_no_use_are_refused_with_their_line(

@@ -10,6 +10,7 @@ import click
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from scopekv.cli.options import json_option
 from scopekv.errors import Misuse, ScopeKVError, Unavailable
@@ -140,5 +141,5 @@ def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
         table.add_column(column)
     for row in rows:
         cells = [", ".join(v) if isinstance(v, list) else v for v in row.values()]
-        table.add_row(*("" if cell is None else str(cell) for cell in cells))
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
     Console(soft_wrap=True).print(table)

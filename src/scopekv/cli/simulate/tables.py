@@ -27,12 +27,13 @@ def _about(result: dict[str, Any], run: dict[str, Any], console: Console) -> Non
         f"{result['trace']}: {result['trace_requests']:,} requests "
         f"in {result['trace_seconds']:,.1f} s, "
         f"{result['trace_input_tokens']:,} input tokens, {result['conversations']:,} conversations,"
-        f" blocks of {result['block_tokens']} tokens"
+        f" blocks of {result['block_tokens']} tokens",
+        markup=False,
     )
     if result["tenants_drawn"]:
         console.print(f"tenants, drawn: {plan['tenants']},seed={plan['seed']}")
     model = plan["engine_model"]
-    console.print(f"engine model {model['name']}: {model['source']}\n")
+    console.print(f"engine model {model['name']}: {model['source']}\n", markup=False)
 
 
 def _sweep(runs: Sequence[dict[str, Any]], console: Console) -> None:
