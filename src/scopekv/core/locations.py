@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import reduce
 from itertools import groupby, islice, repeat, takewhile
-from typing import NamedTuple
+from operator import or_
+from typing import Any, NamedTuple
 
 from scopekv.core.block_table import SLICE, BlockTable
 from scopekv.core.events import Medium, OuterTiers
@@ -153,18 +155,25 @@ class LocationIndex:
         wanted = tuple(names)
         masks = list(map(self._table.look_up, chain, repeat(0)))
         engines, distinct, stores = self._engine_ends(masks, wanted), set(masks), self._stores()
-        found = {}
+        anywhere = reduce(or_, distinct, 0)
+        found: dict[str, Reach] = {}
+        alike: dict[Any, Reach] = {}  # instances that hold the same of this chain reach as far
         for name in wanted:
             engine, tiers, bits = engines[name], self._tiers.get(name), self._bits[name]
             nearest = tiers.nearest if tiers is not None else ()
             size = max(1, tiers.chunk_tokens // block_tokens) if tiers is not None else 1
-            chunks = masks[size - 1 :: size]
-            first = engine // size
-            in_host = {mask for mask in distinct if mask & bits[Medium.HOST]}
-            at = first + len(list(takewhile(in_host.__contains__, islice(chunks, first, None))))
-            places = [(one.medium, stores.get(one.store, bits[one.medium])) for one in nearest]
-            runs = _runs(chunks[at:], places, distinct) if places else ()
-            found[name] = Reach(engine, max(engine, at * size), runs)
+            host = bits[Medium.HOST] & anywhere
+            places = tuple(
+                [
+                    (one.medium, stores.get(one.store, bits[one.medium]) & anywhere)
+                    for one in nearest
+                ]
+            )
+            key = engine, size, host, places
+            reach = alike.get(key)
+            if reach is None:
+                reach = alike[key] = _reach(masks, distinct, *key)
+            found[name] = reach
         return found
 
     def _engine_ends(self, masks: Sequence[int], names: Sequence[str]) -> dict[str, int]:
@@ -200,6 +209,27 @@ class LocationIndex:
     def tidy(self) -> bool:
         """Drop a slice of what was forgotten; return whether more is left."""
         return self._table.tidy()
+
+
+def _reach(
+    masks: Sequence[int],
+    distinct: Collection[int],
+    engine: int,
+    size: int,
+    host: int,
+    places: Sequence[tuple[Medium, int]],
+) -> Reach:
+    """How far who has the chain's first `engine` blocks in memory gets from there.
+
+    `size`: blocks of a chunk. `host`, `places`: bits of its host memory and of its tiers.
+    """
+    chunks = masks[size - 1 :: size]
+    at = first = engine // size
+    if host:
+        in_host = {mask for mask in distinct if mask & host}
+        at += len(list(takewhile(in_host.__contains__, islice(chunks, first, None))))
+    runs = _runs(chunks[at:], places, distinct) if places else ()
+    return Reach(engine, max(engine, at * size), runs)
 
 
 def _runs(

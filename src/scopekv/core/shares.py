@@ -132,8 +132,8 @@ class Draft:
     def largest_bytes(self) -> int:
         """No account that `largest` may still give holds more."""
         self._pass_over()
-        rest = self._order[self._at : self._at + 1] + self._offered[:1]
-        return max((-negative for negative, _ in rest), default=0)
+        most = -self._offered[0][0] if self._offered else 0
+        return max(most, -self._order[self._at][0]) if self._at < len(self._order) else most
 
     def _pass_over(self) -> None:
         """Those that lost something have another size now, and are offered where it matters."""

@@ -116,11 +116,12 @@ class Search(Generic[K]):
         slack = self.draft.used_bytes(name)
         if name != self._account:
             slack -= self._guarantee
-        lanes = [lane for lane in self._lanes.get(name, {}).values() if lane.name[0] <= slack]
+        lanes = self._lanes.get(name, {}).values()
         if len(lanes) == 1:
-            first = self._settle(lanes[0])
+            (lane,) = lanes
+            first = self._settle(lane) if lane.name[0] <= slack else None
         else:
-            heads = filter(None, map(self._head, lanes))
+            heads = filter(None, [self._head(lane) for lane in lanes if lane.name[0] <= slack])
             first = min(heads, key=itemgetter(0), default=(None, None))[1]
         self._firsts[name] = first
         return first
@@ -155,16 +156,23 @@ class Search(Generic[K]):
         del self._firsts[account]
         lane.pop()
         size, ahead, blocks = node.size_bytes, rank(node), 1
-        self.taken.append(node)
-        while (parent := self._freed(node)) is not None:
+        taken, gone, nodes, protected = self.taken, self.gone, self._nodes, self._protected
+        taken.append(node)
+        parent: Node[K] | None = None
+        while (key := node.parent) is not None:
+            lost = gone[key] = gone.get(key, 0) + 1
+            parent = nodes.get(key)
+            if parent is None or lost < parent.children or parent.pins or key in protected:
+                parent = None
+                break
             moved = blocks * size
             if moved >= wanted_bytes or left - moved < least or parent.lane is not lane:
                 break
             if (now := rank(parent)) > ahead or (spares and parent.uses > 1):
                 break
-            node, ahead, blocks = parent, now, blocks + 1
+            node, parent, ahead, blocks = parent, None, now, blocks + 1
             node.stamp = 0  # it may be in the heap: what is left of it there counts no more
-            self.taken.append(node)
+            taken.append(node)
         self.lost[account, lane] = self.lost.get((account, lane), 0) + blocks
         self.draft.take(account, blocks * size)
         self._reconsider(account)
@@ -186,17 +194,6 @@ class Search(Generic[K]):
         if self._rest_below or account not in rivals:
             return least
         return max(least, guarantee + self._smallest, self.draft.largest_bytes() + 1)
-
-    def _freed(self, node: Node[K]) -> Node[K] | None:
-        """The parent of a block that has just gone, if that was the last thing that held it."""
-        key = node.parent
-        if key is None:
-            return None
-        gone = self.gone[key] = self.gone.get(key, 0) + 1
-        parent = self._nodes.get(key)
-        if parent is None or gone < parent.children or parent.pins or key in self._protected:
-            return None
-        return parent
 
     def _may_go(self, node: Node[K], account: bytes) -> None:
         """A block is a leaf now, as its last child has gone from an account."""

@@ -100,7 +100,7 @@ class Memory:
         if self._pins is not None:
             protected = self._pins.keys() | protected
         policy, size = self.policy, int(short) * self._block_bytes
-        if isinstance(policy, LruPolicy | ScopedPolicy):
+        if isinstance(policy, (LruPolicy, ScopedPolicy)):
             victims = policy.evict(size, account, protected)
         else:
             victims = policy.victims(size, account, protected)

@@ -155,8 +155,12 @@ class Scoped:
             hot_end, crowds = self._in_flight.hot(job.marks, CROWD_FREE)
         own_from = hot_end + max(MARK_TOKENS, hot_end // 8)
         found = []
+        theres: dict[Reach, CachedThere] = {}  # most instances have the same
         for name, load in zip(self._names, loads, strict=True):
-            there, soon = self._there(reaches[name], job.block_tokens), coming.get(name, 0)
+            reach, soon = reaches[name], coming.get(name, 0)
+            there = theres.get(reach)
+            if there is None:
+                there = theres[reach] = self._there(reach, job.block_tokens)
             if soon > there.tokens:
                 there = there.with_coming(soon)
             crowd = 0 if there.tokens >= own_from else crowds.get(name, 0)

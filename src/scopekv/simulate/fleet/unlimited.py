@@ -51,6 +51,7 @@ class Unlimited:
         else:
             found = len(list(takewhile(seen.__contains__, names)))
             hit = min(found * block_tokens, input_tokens)
+            names = names[found:]
         self.hit_tokens += hit
         seen.update(names)
         while len(seen) > self._max:
