@@ -58,7 +58,8 @@ class LoggedRequest:
             raise Misuse("a logged request has a prompt, and no count below 0")
         if self.block_tokens < 1 or len(self.blocks) != self.prompt_tokens // self.block_tokens:
             raise Misuse("a logged request names its full blocks, and no other")
-        if sum(count for _, count in self.scopes) != len(self.blocks):
+        counts = [count for _, count in self.scopes]
+        if sum(counts) != len(self.blocks) or min(counts, default=1) < 1:
             raise Misuse("a logged request has a kind of scope for each full block")
         if not all(map(_NAME.match, (self.org, self.user, *self.blocks))):
             raise Misuse("names in a request log are 16 hexadecimal digits")

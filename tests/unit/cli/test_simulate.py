@@ -129,6 +129,8 @@ def test_a_prompt_that_no_engine_can_hold_is_in_no_rate(tmp_path: Path) -> None:
     assert (found["requests"], found["rejected"]) == (40, 1)
     assert found["token_hit_rate"] <= found["allowed"] <= found["oracle"]
     assert found["oracle"] == without["oracle"]
+    assert "rejected" in call(str(larger), "--sweep", "seed=1,2").output
+    assert "rejected" not in call(str(file), "--sweep", "seed=1,2").output
 
 
 def test_timestamps_are_of_the_unit_that_is_said(tmp_path: Path) -> None:
@@ -181,6 +183,7 @@ def test_without_matplotlib_the_message_says_what_to_install(
         (["article", "--limit", "3"], "leave --limit out"),
         (["article:users=0"], "has no requests"),
         (["routing:users=0"], "counts from 1"),
+        (["routing:turns=1.5"], "whole numbers"),
         (["routing:block_tokens=0"], "counts from 1"),
         (["article", "--tier", "host=1GiB,host=2GiB"], "is given twice"),
         (["article", "--sweep", "seed=1", "--sweep", "seed=2"], "swept twice"),

@@ -39,6 +39,7 @@ def _about(result: dict[str, Any], run: dict[str, Any], console: Console) -> Non
 def _sweep(runs: Sequence[dict[str, Any]], console: Console) -> None:
     keys = list(runs[0]["swept"])
     heads = (*("token hit rate", "allowed", "oracle", "request hit rate"), "TTFT p50", "p99 ms")
+    rejected = ["rejected"] if any(run["rejected"] for run in runs) else []
     rows = [
         [
             *(str(run["swept"][key]) for key in keys),
@@ -47,11 +48,12 @@ def _sweep(runs: Sequence[dict[str, Any]], console: Console) -> None:
             f"{run['ttft_ms_p50']:,.0f}",
             f"{run['ttft_ms_p99']:,.0f}",
             *([f"{run['cost']['per_million_input_tokens']:.4g}"] if "cost" in run else []),
+            *([f"{run['rejected']:,}"] if rejected else []),
         ]
         for run in runs
     ]
     priced = ["cost / M input"] if "cost" in runs[0] else []
-    _table(console, [*keys, *heads, *priced], rows, left=len(keys))
+    _table(console, [*keys, *heads, *priced, *rejected], rows, left=len(keys))
 
 
 def _one(run: dict[str, Any], console: Console) -> None:

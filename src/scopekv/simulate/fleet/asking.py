@@ -185,6 +185,8 @@ def _made(name: str, numbers: dict[str, int | float], limit: int | None) -> Work
             numbers["requests"] = limit
         return synthetic(Synthetic(**numbers))  # type: ignore[arg-type]
     except TypeError as error:
+        if "float" in str(error):
+            raise Misuse(f"workload {name!r}: its counts are whole numbers") from error
         raise Misuse(f"workload {name!r}: {str(error).rpartition(') ')[2]}") from error
 
 

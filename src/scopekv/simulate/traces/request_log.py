@@ -17,6 +17,7 @@ from scopekv.simulate.traces.naming import Numbers
 from scopekv.simulate.traces.ordering import by_time
 from scopekv.simulate.traces.request import TracedRequest
 
+_MS_MAX, _TOKENS_MAX = 1 << 50, 1 << 40
 _WIDE = {ScopeKind.DOCUMENT}
 _WIDER_THAN_USER = {ScopeKind.DOCUMENT, ScopeKind.ORG}
 
@@ -44,6 +45,10 @@ def _logged(
         size = size or one.block_tokens
         if one.block_tokens != size:
             raise lines.wrong(f"has blocks of {one.block_tokens} tokens, those above of {size}")
+        if one.at_ms >= _MS_MAX or one.answer_tokens >= _TOKENS_MAX:
+            raise lines.wrong("has a timestamp or an output_length out of all bounds")
+        if len(set(one.blocks)) != len(one.blocks):
+            raise lines.wrong("names one block twice: each name is of all tokens up to its end")
         yield one.at_ms, (one, users.of(one.user), orgs.of(one.org))
 
 

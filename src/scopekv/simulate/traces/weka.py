@@ -14,12 +14,13 @@ from typing import Any
 
 from scopekv.errors import Misuse
 from scopekv.simulate.traces.arrivals import Arrivals, interleave
-from scopekv.simulate.traces.lines import Lines, read_object, take
+from scopekv.simulate.traces.lines import Lines, read_object, take, whole
 from scopekv.simulate.traces.request import TracedRequest
 
 _LOCAL_BITS = 32  # local ids and, from half of it on, the tails
 _TAIL = 1 << (_LOCAL_BITS - 1)
 _TOOL_BLOCKS_MAX = 1 << 20
+_SECONDS_MAX = 1e10
 
 
 def read_weka(lines: Lines, arrivals: Arrivals, *, share_tools: bool) -> Iterator[TracedRequest]:
@@ -32,14 +33,19 @@ def read_weka(lines: Lines, arrivals: Arrivals, *, share_tools: bool) -> Iterato
 
 
 def _conversations(lines: Lines, share_tools: bool) -> Iterator[Iterator[TracedRequest]]:
+    size = 0
     for session, text in enumerate(lines):
         fields = read_object(lines, text)
+        own = whole(lines, fields.get("block_size"), "block_size", 1)
+        size = size or own
+        if own != size:
+            raise lines.wrong(f"has blocks of {own} tokens, those above of {size}")
         try:
             requests = sorted(take(lines, fields, "requests", list), key=lambda each: each[0])
             made = _Conversation(lines, fields, session, requests, share_tools)
             if requests:
                 yield iter(made)
-        except (TypeError, IndexError) as error:
+        except (TypeError, LookupError) as error:
             raise lines.wrong("has a request that is not [seconds, input, ...]") from error
 
 
@@ -55,18 +61,20 @@ class _Conversation:
         share_tools: bool,
     ) -> None:
         self._place = f"{lines.path}, line {lines.number}"
-        self._block_tokens: int = take(lines, fields, "block_size", int)
-        self._tools: int = take(lines, fields, "tool_tokens", int)
-        self._system: int = take(lines, fields, "system_tokens", int)
+        self._block_tokens = whole(lines, fields.get("block_size"), "block_size", 1)
+        self._tools = whole(lines, fields.get("tool_tokens"), "tool_tokens")
+        self._system = whole(lines, fields.get("system_tokens"), "system_tokens")
         self._base, self._session = session << _LOCAL_BITS, session
         self._requests, self._share_tools = requests, share_tools
-        if self._block_tokens < 1 or not 0 <= self._tools < _TOOL_BLOCKS_MAX:
-            raise lines.wrong("has a block_size below 1, or tool_tokens out of bounds")
+        if self._tools >= _TOOL_BLOCKS_MAX:
+            raise lines.wrong("has tool_tokens out of bounds")
 
     def __iter__(self) -> Iterator[TracedRequest]:
         for number, request in enumerate(self._requests):
             try:
                 at, size, output, _, _, _, runs = request
+                if not 0 <= at < _SECONDS_MAX or not type(size) is type(output) is int:
+                    raise Misuse("its time is from 0 s, its lengths are whole numbers")
                 yield TracedRequest(
                     at_seconds=float(at),
                     input_tokens=size,
@@ -82,6 +90,8 @@ class _Conversation:
 
     def _ids(self, size: int, runs: list[int], number: int) -> list[int]:
         ids: list[int] = []
+        if sum(runs[1::2]) > -(-size // self._block_tokens) or min(runs, default=0) < 0:
+            raise Misuse("its ids are more than its blocks, or below 0")
         for start, length in zip(runs[::2], runs[1::2], strict=True):
             ids += range(self._base + start, self._base + start + length)
         if len(ids) * self._block_tokens < size:

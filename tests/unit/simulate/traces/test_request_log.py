@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,5 +47,22 @@ def test_what_is_after_the_last_full_block_is_never_found_again(tmp_path: Path) 
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_bytes(logged(0, 1, 0) + b'{"format":"scopekv/requests/1"}\n')
+    with pytest.raises(Misuse, match="line 2"):
+        list(open_trace(path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"timestamp": 10**400},
+        {"output_length": 10**30},
+        {"hash_ids": [NAMES[0]] * 3},
+        {"scopes": [["user", -1], ["org", 4]]},
+        {"block_size": 33},
+    ],
+)
+def test_what_cannot_be_is_named(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(logged(0, 1, 0) + json.dumps(json.loads(logged(1, 1, 0)) | change).encode())
     with pytest.raises(Misuse, match="line 2"):
         list(open_trace(path))

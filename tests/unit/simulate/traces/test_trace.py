@@ -166,6 +166,14 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: object, message: str) -> No
         conversation(128, [0.0, 640, 1, "", 0, 0, [1, 1]]),
         conversation(128, [0.0, 64, 1, "", 0, 0, ["a", 1]]),
         {**FIRST, "requests": 7},
+        {**FIRST, "requests": [{"at": 1}]},
+        {**FIRST, "block_size": 32},
+        {**FIRST, "block_size": "6x"},
+        conversation(128, [-1.0, 64, 1, "", 0, 0, [1, 1]]),
+        conversation(128, [float("inf"), 64, 1, "", 0, 0, [1, 1]]),
+        conversation(128, [0.0, 64.5, 1, "", 0, 0, [1, 1]]),
+        conversation(128, [0.0, 64, 1, "", 0, 0, [1, 10**12]]),
+        conversation(128, [0.0, 64, 1, "", 0, 0, [-1, 1]]),
     ],
 )
 def test_a_wrong_conversation_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
