@@ -156,6 +156,42 @@ def test_the_policy_answers_as_the_reference_over_a_long_life(seed: int) -> None
             obvious.insert(key, entry)
 
 
+@settings(max_examples=6)
+@given(st.integers(0, 2**32), st.sampled_from([0.3, 0.8]))
+def test_prompts_taken_at_once_leave_as_the_reference_lets_block_by_block(
+    seed: int, guaranteed: float
+) -> None:
+    """More accounts than compete at once; prompts go on from a part of an earlier one."""
+    draw = random.Random(seed)
+    shares = Shares(320, guaranteed)
+    policy: ScopedPolicy[int] = ScopedPolicy(shares)
+    obvious, chains, number = ReferencePolicy(shares), [[-1]], 0
+    accounts = [bytes([each]) * 16 for each in range(12)]
+    for _ in range(40):
+        above = draw.choice(chains[-20:]) if draw.random() < 0.6 else [-1]
+        chain = [key for key in above[: draw.randint(1, len(above))] if key in policy or key < 0]
+        account = accounts[(chain[-1] if chain[-1] >= 0 else draw.randrange(1200)) % 1200 // 100]
+        for key in chain[1:]:
+            policy.touch(key)
+            obvious.touch(key)
+        new = [100 * accounts.index(account) + 1200 * number + place for place in range(12)]
+        new, number = new[: draw.randint(1, 12)], number + 1
+        need = policy.used_bytes() + 4 * len(new) - 320
+        gone = obvious.victims(need, account, chain) if need > 0 else []
+        assert policy.evict(need, account, chain) == gone
+        for key in gone or ():
+            obvious.remove(key)
+        if gone is None:
+            continue
+        parents = [chain[-1] if chain[-1] >= 0 else None, *new]
+        entries = [Entry(account, above, 0, 4, 1.0) for above, _ in zip(parents, new, strict=False)]
+        policy.insert_all(new, entries)
+        for key, entry in zip(new, entries, strict=True):
+            obvious.insert(key, entry)
+        chains.append([*chain, *new])
+    assert len(policy) == len(obvious.blocks)
+
+
 @pytest.mark.parametrize("kind", ORDERS)
 @given(st.integers(1, 20), st.integers(1, 3), st.integers(5, 60))
 def test_a_flood_leaves_every_other_account_its_guarantee(

@@ -155,21 +155,19 @@ class LocationIndex:
         wanted = tuple(names)
         masks = list(map(self._table.look_up, chain, repeat(0)))
         engines, distinct, stores = self._engine_ends(masks, wanted), set(masks), self._stores()
-        anywhere = reduce(or_, distinct, 0)
         found: dict[str, Reach] = {}
-        alike: dict[Any, Reach] = {}  # instances that hold the same of this chain reach as far
+        beyond: dict[int, int] = {}  # all bits of blocks after so many
+        alike: dict[Any, Reach] = {}  # instances that hold the same there reach as far
         for name in wanted:
             engine, tiers, bits = engines[name], self._tiers.get(name), self._bits[name]
             nearest = tiers.nearest if tiers is not None else ()
             size = max(1, tiers.chunk_tokens // block_tokens) if tiers is not None else 1
-            host = bits[Medium.HOST] & anywhere
-            places = tuple(
-                [
-                    (one.medium, stores.get(one.store, bits[one.medium]) & anywhere)
-                    for one in nearest
-                ]
-            )
-            key = engine, size, host, places
+            start = engine - engine % size
+            if start not in beyond:
+                beyond[start] = reduce(or_, masks[start:], 0)
+            places = [(t.medium, stores.get(t.store, bits[t.medium])) for t in nearest]
+            places = [(medium, held) for medium, bit in places if (held := bit & beyond[start])]
+            key = engine, size, bits[Medium.HOST] & beyond[start], tuple(places)
             reach = alike.get(key)
             if reach is None:
                 reach = alike[key] = _reach(masks, distinct, *key)
