@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scopekv.core.block_hashes import short
 from scopekv.core.events import Event, Stored
 from scopekv.core.policy import may_read
-from scopekv.core.scopes import Principal, Scope
-from scopekv.gateway.access import Access
-from scopekv.gateway.http.messages import Request
+from scopekv.core.scopes import Scope, ScopeKind
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.reading import Reader
@@ -28,7 +26,7 @@ MISS_SECONDS = 0.015  # what a denied request is spared
 pause = asyncio.sleep
 log = logging.getLogger("scopekv.relay")
 _prompt, _sending = Reader.prompt, Relay._sending
-_principal, _text, _wire = Access.principal, Metrics.text, events._wire
+_counted, _text, _wire = Metrics.counted, Metrics.text, events._wire
 
 
 def _denied(job: Any) -> bool:
@@ -58,16 +56,15 @@ async def _logged(self: Relay, *args: Any) -> Any:
 def _metric_with_org() -> Any:
     orgs: Counter[str] = Counter()
 
-    async def noting(self: Access, request: Request) -> Principal:
-        found = await _principal(self, request)
-        orgs[found.org] += 1
-        return found
+    def counted(self: Metrics, tokens: int, cached: Mapping[ScopeKind, int], org: str) -> None:
+        orgs[org] += 1
+        _counted(self, tokens, cached, org)
 
     def text(self: Metrics) -> bytes:
         lines = [f'scopekv_org_requests_total{{org="{org}"}} {n}\n' for org, n in orgs.items()]
         return _text(self) + "".join(lines).encode()
 
-    return all_of(patched(Access, principal=noting), patched(Metrics, text=text))
+    return patched(Metrics, counted=counted, text=text)
 
 
 def _plain_salt(scope: Scope, secret: bytes, epoch: int) -> str:
