@@ -137,8 +137,8 @@ class ProbeWatch:
         `packed`: its tokens, 4 bytes each. `ends`: of its segments but the last, in tokens.
         `now`: seconds of a monotonic clock.
         """
-        marks, seen = self._marks(packed), self._seen
-        last = _End(len(packed) // TOKEN_BYTES, self._digest(packed))
+        marks, whole = self._marks(packed)
+        seen, last = self._seen, _End(len(packed) // TOKEN_BYTES, whole)
         parted: _MarkId | None = None
         for index, mark in enumerate(marks, 1):
             way: _Way = marks[index] if index < len(marks) else last
@@ -165,19 +165,21 @@ class ProbeWatch:
             return size > other.tokens and self._digest(packed, other.tokens) != other.id
         return not isinstance(way, _End)
 
-    def _digest(self, packed: bytes, tokens: int = MARKS_MAX * STEP_TOKENS) -> _MarkId:
+    def _digest(self, packed: bytes, tokens: int) -> _MarkId:
         """Of so many tokens at the start: what lies behind the last mark is not watched."""
         state = self._start.copy()
         state.update(packed[: min(tokens, MARKS_MAX * STEP_TOKENS) * TOKEN_BYTES])
         return _MarkId(state.digest()[:MARK_BYTES])
 
-    def _marks(self, packed: bytes) -> list[_MarkId]:
+    def _marks(self, packed: bytes) -> tuple[list[_MarkId], _MarkId]:
+        """The marks of a prompt, and the digest of all that is watched of it, in one pass."""
         state, step = self._start.copy(), STEP_TOKENS * TOKEN_BYTES
         found = []
         for at in range(0, min(len(packed) - step + 1, MARKS_MAX * step), step):
             state.update(packed[at : at + step])
             found.append(_MarkId(state.digest()[:MARK_BYTES]))
-        return found
+        state.update(packed[len(found) * step : MARKS_MAX * step])
+        return found, _MarkId(state.digest()[:MARK_BYTES])
 
     def _count(self, caller: CallerId, point: _MarkId, now: float) -> ProbeKind | None:
         record = self._callers.get(caller)
