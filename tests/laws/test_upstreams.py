@@ -42,31 +42,65 @@ contents: st.SearchStrategy[Any] = st.one_of(
     texts,
     st.sampled_from([None, []]),
     images,
-    st.lists(texts, max_size=3).map(lambda ts: [{"type": "text", "text": t} for t in ts]),
+    st.lists(
+        st.fixed_dictionaries(
+            {"type": st.just("text"), "text": texts},
+            optional={"citations": st.just([{"cited_text": "words of a source"}])},
+        ),
+        max_size=3,
+    ),
 )
 messages = st.lists(
     st.fixed_dictionaries(
         {"role": st.sampled_from(["system", "user"]), "content": contents},
-        optional={"tool_calls": st.just([{"function": {"arguments": "words of a call"}}])},
+        optional={
+            "name": st.just("words of a name"),
+            "tool_calls": st.just([{"function": {"arguments": "words of a call"}}]),
+        },
     ),
     min_size=1,
     max_size=4,
 )
 
 
+def words(content: Any) -> list[str]:
+    """All of a content, citations before the text that cites."""
+    found: list[str] = []
+    for part in [content] if isinstance(content, str) else (content or ()):
+        if isinstance(part, str):
+            found.append(part)
+            continue
+        found += [one["cited_text"] for one in part.get("citations", ())]
+        found.append(part.get("text", "<image>"))
+    return found
+
+
 def sent(caller: Caller, given: list[dict[str, Any]], *, split: bool) -> tuple[str, set[Any]]:
-    """All text as OpenAI gets it, in order, and the scopes that have a part in it."""
+    """All text as OpenAI gets it, in order, and the scopes that have a part in it.
+
+    A first name is left out: nothing can stand before it, and what is before it is no text.
+    """
     body = {"messages": given}
     cuts = cut(openai.chat_pieces(body), caller)
     scopes = begun(cuts)
     markers = {s: s.marker(SECRET, 0) for s, public in scopes.items() if not public}
     made = openai.chat_sent(body, cuts, markers, breakpoints=split)
-    flat = []
+    flat: list[str] = []
     for message in made["messages"]:
-        content = message["content"]
-        parts = [content] if isinstance(content, str) else [*(content or ())]
-        parts += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
-        flat += [part if isinstance(part, str) else part.get("text", "<image>") for part in parts]
+        flat += [message["name"]] if flat and "name" in message else []
+        flat += words(message["content"])
+        flat += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
+    return "".join(flat), {scope for scope, public in scopes.items() if not public}
+
+
+def blocks_sent(caller: Caller, given: list[dict[str, Any]]) -> tuple[str, set[Any]]:
+    """The same for Anthropic, whose messages have a content and nothing beside it."""
+    body = {"messages": [{"role": m["role"], "content": m["content"] or ""} for m in given]}
+    cuts = cut(anthropic.pieces(body), caller)
+    scopes = begun(cuts)
+    markers = {s: s.marker(SECRET, 0) for s, public in scopes.items() if not public}
+    made = anthropic.sent(body, cuts, markers, ttl=None)
+    flat = [word for message in made["messages"] for word in words(message["content"])]
     return "".join(flat), {scope for scope, public in scopes.items() if not public}
 
 
@@ -75,11 +109,26 @@ def test_a_common_prefix_goes_no_further_than_the_common_scopes(
     one: Caller, other: Caller, given: list[dict[str, Any]], split: bool
 ) -> None:
     """The same words of two callers part at the first text that is not of both."""
-    mine, my_scopes = sent(one, given, split=split)
-    theirs, their_scopes = sent(other, given, split=split)
-    if my_scopes == their_scopes:
+    mine, theirs = sent(one, given, split=split), sent(other, given, split=split)
+    if mine[1] == theirs[1]:
         assert mine == theirs or one.rules != other.rules
-        return
+    else:
+        parted(*mine, *theirs)
+
+
+@given(callers, callers, messages)
+def test_a_common_prefix_at_anthropic_goes_no_further_either(
+    one: Caller, other: Caller, given: list[dict[str, Any]]
+) -> None:
+    mine, theirs = blocks_sent(one, given), blocks_sent(other, given)
+    if mine[1] == theirs[1]:
+        assert mine == theirs or one.rules != other.rules
+    else:
+        parted(*mine, *theirs)
+
+
+def parted(mine: str, my_scopes: set[Any], theirs: str, their_scopes: set[Any]) -> None:
+    """Prompts of callers whose scopes differ part before the first words that are not of both."""
     same = [a == b for a, b in zip(mine, theirs, strict=False)]
     common = mine[: same.index(False)] if False in same else mine[: len(same)]
     foreign = {scope.marker(SECRET, 0) for scope in my_scopes ^ their_scopes}

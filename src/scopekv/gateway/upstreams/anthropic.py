@@ -15,7 +15,15 @@ from scopekv.core.policy import PartRole
 from scopekv.errors import Misuse
 from scopekv.gateway.apis.messages import BREAKPOINTS_MAX
 from scopekv.gateway.upstreams.cutting import Cuts, Piece, Stretch
-from scopekv.gateway.upstreams.marking import Body, Markers, joined, marked, role_of, schema_marked
+from scopekv.gateway.upstreams.marking import (
+    Body,
+    Markers,
+    joined,
+    marked,
+    role_of,
+    says_more,
+    schema_marked,
+)
 from scopekv.gateway.upstreams.settings import HOUR, MINUTES
 
 _UNMARKABLE = ("thinking", "redacted_thinking")  # blocks that take no cache_control
@@ -46,7 +54,12 @@ def _text(block: Any) -> str | None:
         return None
     if not isinstance(block.get("text"), str):
         raise Misuse("a text block must have a string 'text'")
-    return str(block["text"])
+    return str(block["text"]) if _is_text(block) else None
+
+
+def _is_text(block: dict[str, Any]) -> bool:
+    """Not one with citations, say: those are words that may come before any of another's."""
+    return block.get("type") == "text" and not says_more(block, ("type", "text", "cache_control"))
 
 
 def beside_marked(body: Body, tools_marker: str, schema_marker: str) -> Body:
@@ -107,7 +120,7 @@ def _content(content: Any, rest: Any, markers: Markers, laid: _Laid) -> list[dic
     made: list[dict[str, Any]] = []
     for block in blocks:
         stretches: Sequence[Stretch] = next(rest)
-        if block.get("type") == "text":
+        if _is_text(block):
             made += _texts(block, stretches, markers, laid)
             continue
         if any(stretch.begins for stretch in stretches):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from scopekv.core.policy import PartRole
@@ -22,6 +22,14 @@ def marked(stretch: Stretch, markers: Markers) -> str:
 def joined(stretches: tuple[Stretch, ...] | list[Stretch], markers: Markers) -> str:
     """A content that stays one string."""
     return "".join(marked(stretch, markers) for stretch in stretches)
+
+
+def says_more(given: Mapping[str, Any], fields: Collection[str]) -> bool:
+    """Whether an object has words beside its text (a name, calls, citations): in fields but these.
+
+    Nobody knows where a provider puts them in the prompt, so their marker stands before all of it.
+    """
+    return any(value for name, value in given.items() if name not in fields)
 
 
 def schema_marked(schema: Any, marker: str) -> Any:

@@ -21,11 +21,15 @@ from scopekv.gateway.upstreams.marking import (
     joined,
     marked,
     role_of,
+    says_more,
     schema_marked,
 )
 
 _TEXTS = ("text", "input_text", "output_text")
 _BREAKPOINT = "prompt_cache_breakpoint"
+_MESSAGE_FIELDS = ("role", "content")
+_ITEM_FIELDS = (*_MESSAGE_FIELDS, "type", "id", "status")
+_PART_FIELDS = ("type", "text", _BREAKPOINT)
 _WRITTEN_MAX = 4
 
 
@@ -62,17 +66,31 @@ def chat_pieces(body: Body) -> list[Piece]:
     for message in body["messages"]:
         if not isinstance(message, dict):
             raise Misuse("each message must be an object with a role")
-        pieces += _pieces(role_of(message.get("role")), message.get("content"))
+        role = role_of(message.get("role"))
+        if says_more(message, _MESSAGE_FIELDS):
+            pieces.append(Piece(role, None))
+        pieces += _pieces(role, message.get("content"))
     return pieces
 
 
 def chat_sent(body: Body, cuts: Cuts, markers: Markers, *, breakpoints: bool) -> Body:
-    """The chat as it is sent. Its length in messages is what it was."""
+    """The chat as it is sent. Its length in messages is what it was.
+
+    The marker of what a message says beside its text ends the message before, where there is one.
+    """
     rest, laid = iter(cuts), _Laid()
-    messages = []
+    messages: list[Body] = []
     for message in body["messages"]:
+        marker = ""
+        if says_more(message, _MESSAGE_FIELDS):
+            marker = joined(list(next(rest)), markers)
+        if marker and messages:
+            laid.begins()
+            messages[-1]["content"] = _with(messages[-1]["content"], marker)
         splits = breakpoints and message.get("role") != "assistant"
         content = _content(message.get("content"), rest, markers, "text", laid, splits=splits)
+        if marker and not messages:
+            content = _with(content, marker, first=True)
         messages.append(message | {"content": content})
     if breakpoints:
         laid.place(body.get("prompt_cache_options"))
@@ -90,15 +108,18 @@ def responses_pieces(body: Body) -> list[Piece]:
     for item in given:
         if not isinstance(item, dict):
             raise Misuse("each item of input must be an object")
-        if "role" in item:
-            pieces += _pieces(role_of(item["role"]), item.get("content"))
-        else:
+        if "role" not in item:
             pieces.append(Piece(PartRole.MESSAGES, None))
+            continue
+        role = role_of(item["role"])
+        if says_more(item, _ITEM_FIELDS):
+            pieces.append(Piece(role, None))
+        pieces += _pieces(role, item.get("content"))
     return pieces
 
 
 def responses_sent(body: Body, cuts: Cuts, markers: Markers, *, breakpoints: bool) -> Body:
-    """The request as it is sent; before an item that is no message, a marker is one itself.
+    """The request as it is sent; before an item that is more than a message, a marker is one.
 
     Instructions are a string, and so take no breakpoint.
     """
@@ -110,14 +131,16 @@ def responses_sent(body: Body, cuts: Cuts, markers: Markers, *, breakpoints: boo
         return sent | {"input": joined(list(next(rest)), markers)}
     items: list[Any] = []
     for item in body["input"]:
+        if "role" not in item or says_more(item, _ITEM_FIELDS):
+            marker = joined(list(next(rest)), markers)
+            items += [{"role": "user", "content": marker}] if marker else []
         if "role" in item:
             answered = item["role"] == "assistant"
             kind, splits = ("output_text", False) if answered else ("input_text", breakpoints)
             content = _content(item.get("content"), rest, markers, kind, laid, splits=splits)
             items.append(item | {"content": content})
-            continue
-        marker = joined(list(next(rest)), markers)
-        items += [{"role": "user", "content": marker}, item] if marker else [item]
+        else:
+            items.append(item)
     if breakpoints:
         laid.place(body.get("prompt_cache_options"))
     return sent | {"input": items}
@@ -169,7 +192,21 @@ def _text(part: Any) -> str | None:
         return None
     if not isinstance(part.get("text"), str):
         raise Misuse("a text part must have a string 'text'")
-    return str(part["text"])
+    return str(part["text"]) if _is_text(part) else None
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    return part.get("type") in _TEXTS and not says_more(part, _PART_FIELDS)
+
+
+def _with(content: Any, marker: str, *, first: bool = False) -> Any:
+    """A content with a marker at its end, or as its first words."""
+    if not content:
+        return marker
+    if isinstance(content, str):
+        return marker + content if first else content + marker
+    part = {"type": "text", "text": marker}
+    return [part, *content] if first else [*content, part]
 
 
 def _content(
@@ -192,7 +229,7 @@ def _content(
     parts: list[Any] = []
     for part in content:
         stretches = list(next(rest))
-        if part.get("type") not in _TEXTS:
+        if not _is_text(part):
             text = joined(stretches, markers)
             parts += [{"type": kind, "text": text}, part] if text else [part]
         elif splits and stretches:
