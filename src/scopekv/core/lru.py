@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, KeysView, Sequence
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
 from scopekv.errors import Misuse
@@ -143,6 +143,10 @@ class QueuePolicy(Generic[K]):
     def used_bytes(self, account: bytes | None = None) -> int:
         return sum(self._used.values()) if account is None else self._used.get(account, 0)
 
+    def keys(self) -> KeysView[K]:
+        """A view of what is cached, always as it is now."""
+        return self._entries.keys()
+
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -189,6 +193,11 @@ class LruPolicy(QueuePolicy[K]):
     ) -> list[K] | None:
         """`victims`, and `remove` of each."""
         victims = self.victims(size_bytes, account, protected)
-        for key in victims or ():
-            self.remove(key)
+        entries, order, used = self._entries, self._order, self._used
+        for key in victims or ():  # none is pinned
+            entry = entries.pop(key)
+            del order[key]
+            used[entry.account] -= entry.size_bytes
+            if not used[entry.account]:
+                del used[entry.account]
         return victims

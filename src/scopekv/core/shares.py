@@ -118,29 +118,34 @@ class Draft:
 
     def largest(self) -> bytes | None:
         """The account that holds most; once: `offer` it to have it considered again."""
-        offered, order = self._offered, self._order
-        self._pass_over()
-        while offered and (self._at == len(order) or offered[0] < order[self._at]):
+        offered, following = self._offered, self._next()
+        while offered and (following is None or offered[0] < following):
             negative, account = heapq.heappop(offered)
             if -negative == self.used_bytes(account):
                 return account
-        if self._at == len(order):
+        if following is None:
             return None
         self._at += 1
-        return order[self._at - 1][1]
+        return following[1]
 
     def largest_bytes(self) -> int:
         """No account that `largest` may still give holds more."""
-        self._pass_over()
-        most = -self._offered[0][0] if self._offered else 0
-        return max(most, -self._order[self._at][0]) if self._at < len(self._order) else most
+        most, following = -self._offered[0][0] if self._offered else 0, self._next()
+        return most if following is None else max(most, -following[0])
 
-    def _pass_over(self) -> None:
-        """Those that lost something have another size now, and are offered where it matters."""
-        order, used = self._order, self._used
-        if used:
-            while self._at < len(order) and order[self._at][1] in used:
-                self._at += 1
+    def _next(self) -> tuple[int, bytes] | None:
+        """The next of the order whose size is still what it says, if there is one.
+
+        Those that lost something have another size now, and are offered where it matters.
+        """
+        order, used, at = self._order, self._used, self._at
+        while at < len(order):
+            if order[at][1] not in used:
+                self._at = at
+                return order[at]
+            at += 1
+        self._at = at
+        return None
 
     def offer(self, account: bytes) -> None:
         if used := self.used_bytes(account):
