@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterable, KeysView, Sequence
+from itertools import repeat
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
 from scopekv.errors import Misuse
@@ -36,6 +37,19 @@ class Entry(_Fields[K]):
         if size_bytes < 1 or depth < 0 or not 0 <= cost < math.inf:
             raise Misuse("a cached block has a size from 1, a depth from 0 and a finite cost")
         return tuple.__new__(cls, (account, parent, depth, size_bytes, cost))
+
+
+def entries_of(
+    account: bytes, keys: Sequence[K], size_bytes: int, costs: Sequence[float]
+) -> list[Entry[K]]:
+    """The entries of a prompt's blocks, from its first on, that are all of one size."""
+    if not keys:
+        return []
+    if size_bytes < 1 or not (0 <= min(costs) and sum(costs) < math.inf):
+        raise Misuse("a cached block has a size from 1 and a finite cost")
+    sizes, accounts = repeat(size_bytes, len(keys)), repeat(account)
+    made = zip(accounts, (None, *keys), range(len(keys)), sizes, costs)
+    return list(map(Entry[K]._make, made))
 
 
 class EvictionPolicy(Protocol[K]):

@@ -16,8 +16,8 @@ from scopekv.core.eviction import (
     ScopedPolicy,
     Shares,
 )
-from scopekv.errors import Misuse
 from scopekv.core.lru import QueuePolicy
+from scopekv.errors import Misuse
 from scopekv.simulate.policies import ArcPolicy, FifoPolicy, S3FifoPolicy
 
 Policy = QueuePolicy[int] | ScopedPolicy[int]
