@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterable, KeysView, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, Sequence
 from itertools import repeat
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
@@ -49,7 +49,8 @@ def entries_of(
         raise Misuse("a cached block has a size from 1 and a finite cost")
     sizes, accounts = repeat(size_bytes, len(keys)), repeat(account)
     made = zip(accounts, (None, *keys), range(len(keys)), sizes, costs)
-    return list(map(Entry[K]._make, made))
+    new: Callable[..., Entry[K]] = tuple.__new__
+    return list(map(new, repeat(Entry), made))
 
 
 class EvictionPolicy(Protocol[K]):

@@ -116,17 +116,17 @@ class Draft:
         used = self._used.get(account)
         return self._before.get(account, 0) if used is None else used
 
-    def largest(self) -> bytes | None:
-        """The account that holds most; once: `offer` it to have it considered again."""
+    def largest(self) -> tuple[int, bytes] | None:
+        """(bytes, account) of who holds most; once: `offer` it to have it considered again."""
         offered, following = self._offered, self._next()
         while offered and (following is None or offered[0] < following):
             negative, account = heapq.heappop(offered)
             if -negative == self.used_bytes(account):
-                return account
+                return -negative, account
         if following is None:
             return None
         self._at += 1
-        return following[1]
+        return -following[0], following[1]
 
     def largest_bytes(self) -> int:
         """No account that `largest` may still give holds more."""
@@ -151,9 +151,9 @@ class Draft:
         if used := self.used_bytes(account):
             heapq.heappush(self._offered, (-used, account))
 
-    def take(self, account: bytes, size_bytes: int) -> None:
-        """Count bytes as gone. `offer` the account to have it considered again."""
-        self._used[account] = self.used_bytes(account) - size_bytes
+    def keep(self, account: bytes, size_bytes: int) -> None:
+        """An account has so much left. `offer` it to have it considered again."""
+        self._used[account] = size_bytes
 
     def taken(self) -> Iterator[tuple[bytes, int]]:
         """(account, bytes taken from it)."""

@@ -94,13 +94,13 @@ class Search(Generic[K]):
         self._rest_below = False
         while len(rivals) < RIVALS_MAX:
             largest = draft.largest()
-            if largest is None or draft.used_bytes(largest) < guarantee + self._smallest:
+            if largest is None or largest[0] < guarantee + self._smallest:
                 self._rest_below = True
                 if largest is not None:
-                    draft.offer(largest)
+                    draft.offer(largest[1])
                 break
-            if node := self._first(largest):
-                rivals[largest] = node
+            if node := self._first(largest[1]):
+                rivals[largest[1]] = node
         if self._rest_below and draft.used_bytes(self._account) > guarantee:
             again[self._account] = None  # of its own it may give more than what is lent
             self._look_again()
@@ -155,7 +155,8 @@ class Search(Generic[K]):
         Return their bytes: `wanted_bytes` or more only with the last of them.
         """
         account, lane, size = node.account, node.lane, node.size_bytes
-        most = min(wanted_bytes - 1, self.draft.used_bytes(account) - self._least(node))
+        left = self.draft.used_bytes(account)
+        most = min(wanted_bytes - 1, left - self._least(node))
         # It is the head of its lane: `_choose` has just looked at it.
         self._heads.pop(lane, None)
         del self._firsts[account]
@@ -180,9 +181,8 @@ class Search(Generic[K]):
             node, parent, moved = parent, None, moved + size
             node.stamp = 0  # it may be in the heap: what is left of it there counts no more
             taken.append(node)
-        blocks = moved // size
-        self.lost[account, lane] = self.lost.get((account, lane), 0) + blocks
-        self.draft.take(account, moved)
+        self.lost[account, lane] = self.lost.get((account, lane), 0) + moved // size
+        self.draft.keep(account, left - moved)
         self._reconsider(account)
         if parent is not None:
             self._may_go(parent, account)
