@@ -173,12 +173,20 @@ class QueuePolicy(Generic[K]):
 class LruPolicy(QueuePolicy[K]):
     """Least recently used first: the baseline. Takes the blocks of a prompt at once, too."""
 
-    def insert_all(self, keys: Sequence[K], entries: Sequence[Entry[K]]) -> None:
-        """`insert` each in this order, or none where one is cached already or comes twice."""
+    def insert_all(
+        self, keys: Sequence[K], entries: Sequence[Entry[K]], *, pinned: bool = False
+    ) -> None:
+        """`insert` each in this order, or none where one is cached already or comes twice.
+
+        `pinned`: and `pin` each.
+        """
         if not self._entries.keys().isdisjoint(keys) or len(set(keys)) != len(keys):
             raise Misuse("the block is cached already; touch it instead")
         self._entries.update(zip(keys, entries, strict=True))
-        self._order.update(dict.fromkeys(keys))
+        if pinned:
+            self._pins.update(dict.fromkeys(keys, 1))
+        else:
+            self._order.update(dict.fromkeys(keys))
         used = self._used
         for entry in entries:
             used[entry.account] = used.get(entry.account, 0) + entry.size_bytes

@@ -126,8 +126,7 @@ class Instance:
         memory.reserved += answer
         job.reserved_blocks = answer
         made, entries = memory.missing(names, job.entries, end)  # what is here is held, not read
-        memory.put(made, entries)
-        memory.pin(names[end:])
+        memory.put_in_use(made, entries, names[end:])
         if made or gone:
             self._changed(self, ENGINE, made, gone)
         left = min(job.cached_tokens, job.input_tokens - 1)

@@ -154,6 +154,17 @@ class Memory:
                 policy.insert(names[index], entries[index])
         self.stored += len(names)
 
+    def put_in_use(
+        self, names: Sequence[int], entries: Sequence[Entry[int]], kept: Sequence[int]
+    ) -> None:
+        """`put` what of the blocks `kept` is not here, and `pin` all of `kept`."""
+        if isinstance(self.policy, LruPolicy) and len(names) == len(kept):
+            self.policy.insert_all(names, entries, pinned=True)
+            self.stored += len(names)
+        else:
+            self.put(names, entries)
+            self.pin(kept)
+
     def touch(self, names: Sequence[int]) -> None:
         """A use of each, in the same order."""
         policy = self.policy
