@@ -28,7 +28,7 @@ from scopekv.core.lanes import (
     Order,
     Recency,
 )
-from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
+from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy, bytes_of
 from scopekv.core.shares import Ledger, Shares
 from scopekv.core.victims import RIVALS_MAX, Search
 from scopekv.errors import Misuse
@@ -81,7 +81,6 @@ class ScopedPolicy(Generic[K]):
             raise Misuse("the block is cached already; touch it instead")
         if any(entry.parent == key for key, entry in zip(keys, entries, strict=True)):
             raise Misuse("a block is not its own parent")
-        added: dict[bytes, int] = {}
         before: Node[K] | None = None  # whether it is a leaf, the next block shows
         for key, entry in zip(keys, entries, strict=True):
             self._serial += 1
@@ -98,11 +97,10 @@ class ScopedPolicy(Generic[K]):
             order.insert(node, parent)
             node.rank = order.rank(node)
             self._join(node, before)
-            added[node.account] = added.get(node.account, 0) + node.size_bytes
             before = node
         if before is not None:
             self._enqueue(before)
-        for account, size in added.items():
+        for account, size in bytes_of(entries):
             self._ledger.add(account, size)
 
     def _continued(self, key: K) -> Node[K] | None:

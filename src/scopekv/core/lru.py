@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, Sequence
-from itertools import repeat
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Sequence
+from itertools import groupby, repeat
+from operator import attrgetter
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
 from scopekv.errors import Misuse
@@ -45,12 +46,22 @@ def entries_of(
     """The entries of a prompt's blocks, from its first on, that are all of one size."""
     if not keys:
         return []
-    if size_bytes < 1 or not (0 <= min(costs) and sum(costs) < math.inf):
+    if size_bytes < 1 or not (min(costs) >= 0 and sum(costs) < math.inf):
         raise Misuse("a cached block has a size from 1 and a finite cost")
     sizes, accounts = repeat(size_bytes, len(keys)), repeat(account)
-    made = zip(accounts, (None, *keys), range(len(keys)), sizes, costs)
+    parents = (None, *keys[:-1])
+    made = zip(accounts, parents, range(len(keys)), sizes, costs, strict=False)
     new: Callable[..., Entry[K]] = tuple.__new__
     return list(map(new, repeat(Entry), made))
+
+
+_account = attrgetter("account")
+
+
+def bytes_of(entries: Iterable[Entry[K]]) -> Iterator[tuple[bytes, int]]:
+    """(account, bytes) of each stretch of blocks of one account."""
+    for account, same in groupby(entries, key=_account):
+        yield account, sum([entry.size_bytes for entry in same])
 
 
 class EvictionPolicy(Protocol[K]):
@@ -188,8 +199,8 @@ class LruPolicy(QueuePolicy[K]):
         else:
             self._order.update(dict.fromkeys(keys))
         used = self._used
-        for entry in entries:
-            used[entry.account] = used.get(entry.account, 0) + entry.size_bytes
+        for account, size in bytes_of(entries):
+            used[account] = used.get(account, 0) + size
 
     def pin_all(self, keys: Iterable[K]) -> None:
         """`pin` each."""
@@ -204,11 +215,10 @@ class LruPolicy(QueuePolicy[K]):
         """`unpin` each, in this order."""
         pins, order = self._pins, self._order
         for key in keys:
-            left = pins.get(key, 0) - 1
+            left = pins.pop(key, 0) - 1
             if left > 0:
                 pins[key] = left
             elif left == 0:
-                del pins[key]
                 order[key] = None
 
     def evict(

@@ -23,8 +23,8 @@ class Search(Generic[K]):
     """One search. Changes the heaps of lanes alone: what it popped is `taken` or `passed`.
 
     `taken`: the victims in order; `lost`: how many of each lane. `passed`: protected ones. `gone`:
-    children that blocks which stay would lose. Looks at an account, and at a lane, again only when a take may
-    have changed what it gives.
+    children that blocks which stay would lose. Looks at an account, and at a lane, again only when
+    a take may have changed what it gives.
     """
 
     def __init__(
@@ -66,17 +66,15 @@ class Search(Generic[K]):
 
     def _choose(self) -> Node[K] | None:
         """The next block to go, or None. Take what it gives before asking again."""
-        own = self._first(self._account)
+        used = self.draft.used_bytes(self._account)
+        own = self._first(self._account, used)
         self._find_rivals()
         rivals = self._rivals
         oldest = min(rivals.values(), key=_used_at) if rivals else own
-        self._spares = own is not None and own.uses == 1 and self._above()
+        self._spares = own is not None and own.uses == 1 and used > self._guarantee
         if own is None or oldest is None:
             return oldest
         return own if self._spares and oldest.uses > 1 else oldest
-
-    def _above(self) -> bool:
-        return self.draft.used_bytes(self._account) > self._guarantee
 
     def _find_rivals(self) -> None:
         """Have the accounts furthest above the guarantee that have something to give."""
@@ -92,15 +90,18 @@ class Search(Generic[K]):
             draft.offer(name)
         again.clear()
         self._rest_below = False
-        while len(rivals) < RIVALS_MAX:
+        wanted, least = RIVALS_MAX - len(rivals), guarantee + self._smallest
+        while wanted > 0:
             largest = draft.largest()
-            if largest is None or largest[0] < guarantee + self._smallest:
+            if largest is None or largest[0] < least:
                 self._rest_below = True
                 if largest is not None:
                     draft.offer(largest[1])
                 break
-            if node := self._first(largest[1]):
-                rivals[largest[1]] = node
+            used, name = largest
+            if node := self._first(name, used):
+                rivals[name] = node
+                wanted -= 1
         if self._rest_below and draft.used_bytes(self._account) > guarantee:
             again[self._account] = None  # of its own it may give more than what is lent
             self._look_again()
@@ -108,18 +109,17 @@ class Search(Generic[K]):
     def _look_again(self) -> None:
         """At a few that may give something, where nobody else does."""
         for name in self._again:
-            if self.draft.used_bytes(name) > self._guarantee and (node := self._first(name)):
+            used = self.draft.used_bytes(name)
+            if used > self._guarantee and (node := self._first(name, used)):
                 self._rivals[name] = node
         self._again.clear()
 
-    def _first(self, name: bytes) -> Node[K] | None:
-        """The account's first block to go that it may lose to the asking one."""
+    def _first(self, name: bytes, used: int) -> Node[K] | None:
+        """The account's first block to go that it may lose to the asking one. `used`: its bytes."""
         firsts = self._firsts
         if name in firsts:
             return firsts[name]
-        slack = self.draft.used_bytes(name)
-        if name != self._account:
-            slack -= self._guarantee
+        slack = used if name == self._account else used - self._guarantee
         lanes = self._lanes.get(name, _NONE)
         if len(lanes) == 1:
             (lane,) = lanes.values()
@@ -167,7 +167,7 @@ class Search(Generic[K]):
         gone.pop(node.key, None)
         parent: Node[K] | None = None
         while (key := node.parent) is not None:
-            lost = gone.pop(key, 0) + 1
+            lost = gone.pop(key, 0) + 1 if gone else 1
             parent = nodes.get(key)
             if parent is None or lost < parent.children or parent.pins or key in protected:
                 gone[key], parent = lost, None
