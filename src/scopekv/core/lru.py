@@ -50,7 +50,7 @@ def entries_of(
         raise Misuse("a cached block has a size from 1 and a finite cost")
     sizes, accounts = repeat(size_bytes, len(keys)), repeat(account)
     parents = (None, *keys[:-1])
-    made = zip(accounts, parents, range(len(keys)), sizes, costs, strict=False)
+    made = zip(accounts, parents, range(len(keys)), sizes, costs, strict=True)
     new: Callable[..., Entry[K]] = tuple.__new__
     return list(map(new, repeat(Entry), made))
 
