@@ -48,7 +48,7 @@ def entries_of(
         return []
     if size_bytes < 1 or not (min(costs) >= 0 and sum(costs) < math.inf):
         raise Misuse("a cached block has a size from 1 and a finite cost")
-    sizes, accounts = repeat(size_bytes, len(keys)), repeat(account)
+    sizes, accounts = repeat(size_bytes, len(keys)), repeat(account, len(keys))
     parents = (None, *keys[:-1])
     made = zip(accounts, parents, range(len(keys)), sizes, costs, strict=True)
     new: Callable[..., Entry[K]] = tuple.__new__
