@@ -57,7 +57,8 @@ class BlockTable:
         """Count each of these once more under the bit; return how many found no room."""
         table, masks, more = self._table, self._masks, self._more
         room = self.blocks_max - len(self)
-        new = left_out = 0
+        new = left_out = after = 0
+        before = -1
         for block_hash in hashes:
             mask = table.get(block_hash, 0)
             if mask & bit:
@@ -78,8 +79,9 @@ class BlockTable:
                     continue
                 room -= 1
             new += 1
-            mask |= bit
-            table[block_hash] = masks.setdefault(mask, mask)
+            if mask != before:  # most blocks of a prompt are held alike
+                before, after = mask, masks.setdefault(mask | bit, mask | bit)
+            table[block_hash] = after
         self._sizes[bit] += new
         if len(masks) > MASKS_MAX:
             masks.clear()
@@ -88,7 +90,8 @@ class BlockTable:
     def remove(self, bit: int, hashes: Iterable[int]) -> int:
         """Count each of these once less under the bit; return how many did not have it."""
         table, masks, more = self._table, self._masks, self._more
-        unknown = gone = 0
+        unknown = gone = after = 0
+        before = -1
         for block_hash in hashes:
             mask = table.get(block_hash, 0)
             if not mask & bit:
@@ -100,11 +103,12 @@ class BlockTable:
                     del more[block_hash, bit]
             else:
                 gone += 1
-                mask ^= bit
-                if mask:
-                    table[block_hash] = masks.setdefault(mask, mask)
-                else:
+                if mask == bit:
                     del table[block_hash]
+                    continue
+                if mask != before:
+                    before, after = mask, masks.setdefault(mask ^ bit, mask ^ bit)
+                table[block_hash] = after
         self._sizes[bit] -= gone
         return unknown
 

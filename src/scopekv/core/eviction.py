@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, KeysView, Sequence
 from typing import Generic
 
 from scopekv.core.lanes import (
@@ -28,7 +28,7 @@ from scopekv.core.lanes import (
     Order,
     Recency,
 )
-from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
+from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy, bytes_of
 from scopekv.core.shares import Ledger, Shares
 from scopekv.core.victims import RIVALS_MAX, Search
 from scopekv.errors import Misuse
@@ -81,44 +81,57 @@ class ScopedPolicy(Generic[K]):
             raise Misuse("the block is cached already; touch it instead")
         if any(entry.parent == key for key, entry in zip(keys, entries, strict=True)):
             raise Misuse("a block is not its own parent")
-        added: dict[bytes, int] = {}
         before: Node[K] | None = None  # whether it is a leaf, the next block shows
         for key, entry in zip(keys, entries, strict=True):
-            above = entry.parent
-            if before is not None and before.key == above:
-                parent: Node[K] | None = before
-            else:
-                parent = None if above is None else nodes.get(above)
-                if before is not None:
-                    self._enqueue(before)
             self._serial += 1
             node = nodes[key] = Node(key, entry, self._serial)
-            order.insert(node, parent)
-            self._join(node, before)
-            added[node.account] = added.get(node.account, 0) + node.size_bytes
             if absent:
                 node.children = absent.pop(key, 0)
-            if parent is not None:
-                parent.children += 1
-                if parent.young:
-                    del self._young[parent.key]
-                    parent.young = False
-            elif above is not None:
-                absent[above] = absent.get(above, 0) + 1
+            if before is not None and before.key == node.parent:
+                parent: Node[K] | None = before
+                before.children += 1
+            else:
+                if before is not None:
+                    self._enqueue(before)
+                parent = None if node.parent is None else self._continued(node.parent)
+            order.insert(node, parent)
+            node.rank = order.rank(node)
+            self._join(node, before)
             before = node
         if before is not None:
             self._enqueue(before)
-        for account, size in added.items():
+        for account, size in bytes_of(entries):
             self._ledger.add(account, size)
 
-    def touch(self, key: K) -> None:
+    def _continued(self, key: K) -> Node[K] | None:
+        """A block has one child more; return it if it is cached."""
         node = self._nodes.get(key)
-        if node is not None:
+        if node is None:
+            self._absent[key] = self._absent.get(key, 0) + 1
+            return None
+        node.children += 1
+        if node.young:
+            del self._young[key]
+            node.young = False
+        return node
+
+    def touch(self, key: K) -> None:
+        self.touch_all((key,))
+
+    def touch_all(self, keys: Iterable[K]) -> None:
+        """`touch` each in this order."""
+        nodes, order = self._nodes, self._order
+        for key in keys:
+            node = nodes.get(key)
+            if node is None:
+                continue
             self._serial += 1
             node.used_at = self._serial
-            node.uses = min(node.uses + 1, USES_MAX)
+            if node.uses < USES_MAX:
+                node.uses += 1
             before = node.kind
-            self._order.touch(node)
+            order.touch(node)
+            node.rank = order.rank(node)
             if node.kind != before:
                 self._leave(node.account, node.lane, 1)
                 self._join(node)
@@ -167,7 +180,7 @@ class ScopedPolicy(Generic[K]):
             name = node.size_bytes, node.kind
             found = lanes.get(name)
             if found is None:
-                found = lanes[name] = Lane(self._order, self._stamps, name)
+                found = lanes[name] = Lane(self._stamps, name)
                 self._smallest = min(self._smallest, node.size_bytes)
                 self._unit = math.gcd(self._unit, node.size_bytes)
             lane = found
@@ -229,7 +242,6 @@ class ScopedPolicy(Generic[K]):
         found = [node.key for node in search.taken]
         for key in found:
             del self._nodes[key]
-            search.gone.pop(key, None)  # all its children go with it
         self._order.evicted(search.taken)
         for (name, lane), blocks in search.lost.items():
             self._leave(name, lane, blocks)
@@ -272,6 +284,10 @@ class ScopedPolicy(Generic[K]):
 
     def used_bytes(self, account: bytes | None = None) -> int:
         return self._ledger.used_bytes(account)
+
+    def keys(self) -> KeysView[K]:
+        """A view of what is cached, always as it is now."""
+        return self._nodes.keys()
 
     def __len__(self) -> int:
         return len(self._nodes)

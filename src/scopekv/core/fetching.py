@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from scopekv.core.reasons import FetchReason
 from scopekv.core.speeds import P90, PrefillCurve, PrefillSpeed, TierMeter, TierSpeed
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 __all__ = [
@@ -37,7 +37,7 @@ _LATE = 1.5  # times the expected time; and dearer than recomputing by
 _DEARER = 1.1
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Demand:
     """What a request needs. Tokens [0, cached_tokens) are in the engine or in host memory."""
 
@@ -65,7 +65,7 @@ class Demand:
         return max(0, (self.total_tokens - 1 - self.cached_tokens) // self.block_tokens)
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Run:
     """The next `blocks` blocks of the prompt lie in a tier of this speed."""
 
@@ -73,7 +73,7 @@ class Run:
     blocks: int
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class _Leg:
     """Blocks that come one by one, `block_seconds` apart, the first after `latency` more."""
 
@@ -82,7 +82,7 @@ class _Leg:
     block_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class FetchPlan:
     """The decision and its inputs. Times are seconds from the decision to the first token."""
 

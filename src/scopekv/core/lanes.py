@@ -12,7 +12,7 @@ from scopekv.core.reuse import ReuseModel, Use
 USES_MAX = 4  # what was loved long ago must be able to leave
 _SPARE = 64
 
-Rank = tuple[float, ...]
+Rank = Any  # what compares, of one order always alike: a number, or a tuple of numbers
 LaneName = tuple[int, tuple[int, ...]]  # size, kind
 
 
@@ -24,9 +24,10 @@ class Node(Generic[K]):
 
     __slots__ = (
         *("account", "children", "entry", "key", "kind", "lane", "last", "parent", "pins"),
-        *("priority", "serial", "size_bytes", "stamp", "used_at", "uses", "young"),
+        *("priority", "rank", "serial", "size_bytes", "stamp", "used_at", "uses", "young"),
     )
     lane: Lane[K]  # that counts it, from its insertion on
+    rank: Rank  # by its order, since its last use
     priority: float  # what its order notes
     last: Use
 
@@ -46,8 +47,9 @@ class Node(Generic[K]):
 
 
 class Order(Protocol[K]):
-    """Ranks blocks. Blocks of one account, size and kind are ordered by `rank`, which never falls
-    while the kind stays; the first of each kind compete by `value`: the least goes.
+    """Ranks blocks. Blocks of one account, size and kind are ordered by `rank`, which changes with
+    a use alone and never falls while the kind stays; the first of each kind compete by `value`:
+    the least goes.
     """
 
     def insert(self, node: Node[K], parent: Node[K] | None) -> None:
@@ -114,7 +116,7 @@ class Recency(Generic[K]):
         """Nothing to forget."""
 
     def rank(self, node: Node[K]) -> Rank:
-        return (node.used_at,)
+        return node.used_at
 
     value = rank
 
@@ -169,16 +171,16 @@ class Lane(Generic[K]):
     counts while its stamp is its node's.
     """
 
-    __slots__ = ("_order", "_stamps", "blocks", "heap", "name")
+    __slots__ = ("_stamps", "blocks", "heap", "name")
 
-    def __init__(self, order: Order[K], stamps: Any, name: LaneName) -> None:
-        self._order, self._stamps, self.name = order, stamps, name
+    def __init__(self, stamps: Any, name: LaneName) -> None:
+        self._stamps, self.name = stamps, name
         self.heap: list[tuple[Rank, int, Node[K]]] = []
         self.blocks = 0
 
     def push(self, node: Node[K]) -> None:
         node.stamp = next(self._stamps)
-        heapq.heappush(self.heap, (self._order.rank(node), node.stamp, node))
+        heapq.heappush(self.heap, (node.rank, node.stamp, node))
 
     def pop(self) -> Node[K]:
         node = heapq.heappop(self.heap)[2]
@@ -192,8 +194,8 @@ class Lane(Generic[K]):
             rank, stamp, node = heap[0]
             if stamp != node.stamp:
                 heapq.heappop(heap)
-            elif rank != (now := self._order.rank(node)):
-                heapq.heapreplace(heap, (now, stamp, node))
+            elif rank != node.rank:
+                heapq.heapreplace(heap, (node.rank, stamp, node))
             else:
                 return node
         return None

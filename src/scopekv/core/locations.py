@@ -25,7 +25,7 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from scopekv.core.block_table import SLICE, BlockTable
-from scopekv.core.events import Medium, OuterTiers
+from scopekv.core.events import Medium, OuterTier, OuterTiers
 from scopekv.errors import Misuse
 
 __all__ = ["SLICE", "Load", "LocationIndex", "Reach"]
@@ -57,6 +57,7 @@ class LocationIndex:
         self._table = BlockTable(bytes_max // BLOCK_BYTES)
         self._bits: dict[str, list[int]] = {}
         self._tiers: dict[str, OuterTiers] = {}
+        self._places: dict[str, tuple[tuple[Medium, int], ...]] = {}  # see `_tiers_of`
         self._partial: set[str] = set()
 
     @property
@@ -81,6 +82,7 @@ class LocationIndex:
         """Know an instance from now on; it holds nothing. Nothing changes if it is known."""
         if name not in self._bits:
             self._bits[name] = [self._table.fresh() for _ in Medium]
+            self._places.clear()
 
     def forget(self, name: str) -> None:
         """The instance holds nothing from now on. Cost: none that grows with what it held."""
@@ -90,6 +92,7 @@ class LocationIndex:
 
     def told(self, name: str, tiers: OuterTiers | None) -> None:
         """Which tiers the instance has, and with whom it shares them. None: no host memory."""
+        self._places.clear()
         if tiers is None:
             self._tiers.pop(name, None)
         else:
@@ -97,6 +100,7 @@ class LocationIndex:
 
     def leave(self, name: str) -> None:
         """Forget the instance altogether."""
+        self._places.clear()
         self._tiers.pop(name, None)
         for bit in self._bits.pop(name, ()):
             self._table.retire(bit)
@@ -108,6 +112,7 @@ class LocationIndex:
         if self._table.size(bits[medium]):
             self._table.retire(bits[medium])
             bits[medium] = self._table.fresh()
+            self._places.clear()
 
     def size(self, name: str, medium: Medium) -> int:
         """How many distinct blocks a medium of the instance holds."""
@@ -154,20 +159,19 @@ class LocationIndex:
         """
         wanted = tuple(names)
         masks = list(map(self._table.look_up, chain, repeat(0)))
-        engines, distinct, stores = self._engine_ends(masks, wanted), set(masks), self._stores()
+        engines, distinct = self._engine_ends(masks, wanted), set(masks)
         found: dict[str, Reach] = {}
         beyond: dict[int, int] = {}  # all bits of blocks after so many
         alike: dict[Any, Reach] = {}  # instances that hold the same there reach as far
         for name in wanted:
             engine, tiers, bits = engines[name], self._tiers.get(name), self._bits[name]
-            nearest = tiers.nearest if tiers is not None else ()
             size = max(1, tiers.chunk_tokens // block_tokens) if tiers is not None else 1
             start = engine - engine % size
             if start not in beyond:
                 beyond[start] = reduce(or_, masks[start:], 0)
-            places = [(t.medium, stores.get(t.store, bits[t.medium])) for t in nearest]
-            places = [(medium, held) for medium, bit in places if (held := bit & beyond[start])]
-            key = engine, size, bits[Medium.HOST] & beyond[start], tuple(places)
+            after = beyond[start]
+            places = [(one, held) for one, bit in self._tiers_of(name) if (held := bit & after)]
+            key = engine, size, bits[Medium.HOST] & after, tuple(places)
             reach = alike.get(key)
             if reach is None:
                 reach = alike[key] = _reach(masks, distinct, *key)
@@ -191,14 +195,22 @@ class LocationIndex:
                     break
         return ends
 
-    def _stores(self) -> dict[bytes, int]:
-        """The bits of all who share a store, by store."""
-        bits: dict[bytes, int] = {}
-        for name, tiers in self._tiers.items():
-            for tier in tiers.nearest:
-                if tier.store:
-                    bits[tier.store] = bits.get(tier.store, 0) | self._bits[name][tier.medium]
-        return bits
+    def _tiers_of(self, name: str) -> tuple[tuple[Medium, int], ...]:
+        """The media of an instance's tiers, nearest first, with the bits of all who share each.
+
+        Kept until any instance, its tiers or one of its bits changes.
+        """
+        if not self._places:
+            stores: dict[bytes, int] = {}
+            for one, tiers in self._tiers.items():
+                for tier in filter(_is_shared, tiers.nearest):
+                    stores[tier.store] = stores.get(tier.store, 0) | self._bits[one][tier.medium]
+            for one, bits in self._bits.items():
+                nearest = self._tiers[one].nearest if one in self._tiers else ()
+                self._places[one] = tuple(
+                    (tier.medium, stores.get(tier.store, bits[tier.medium])) for tier in nearest
+                )
+        return self._places[name]
 
     def contents(self, name: str, medium: Medium) -> Counter[int]:
         """All blocks of a medium with how often each is held. Cost: a pass over the index."""
@@ -207,6 +219,10 @@ class LocationIndex:
     def tidy(self) -> bool:
         """Drop a slice of what was forgotten; return whether more is left."""
         return self._table.tidy()
+
+
+def _is_shared(tier: OuterTier) -> bool:
+    return bool(tier.store)
 
 
 def _reach(
@@ -265,6 +281,7 @@ class Load:
             self.abandon()
             return
         old, index._bits[name] = index._bits[name], self._bits
+        index._places.clear()
         for bit in old:
             index._table.retire(bit)
         index._partial.discard(name)

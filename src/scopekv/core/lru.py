@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Sequence
+from itertools import groupby, repeat
+from operator import attrgetter
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
 from scopekv.errors import Misuse
@@ -36,6 +38,30 @@ class Entry(_Fields[K]):
         if size_bytes < 1 or depth < 0 or not 0 <= cost < math.inf:
             raise Misuse("a cached block has a size from 1, a depth from 0 and a finite cost")
         return tuple.__new__(cls, (account, parent, depth, size_bytes, cost))
+
+
+def entries_of(
+    account: bytes, keys: Sequence[K], size_bytes: int, costs: Sequence[float]
+) -> list[Entry[K]]:
+    """The entries of a prompt's blocks, from its first on, that are all of one size."""
+    if not keys:
+        return []
+    if size_bytes < 1 or not (min(costs) >= 0 and sum(costs) < math.inf):
+        raise Misuse("a cached block has a size from 1 and a finite cost")
+    sizes, accounts = repeat(size_bytes, len(keys)), repeat(account, len(keys))
+    parents = (None, *keys[:-1])
+    made = zip(accounts, parents, range(len(keys)), sizes, costs, strict=True)
+    new: Callable[..., Entry[K]] = tuple.__new__
+    return list(map(new, repeat(Entry), made))
+
+
+_account = attrgetter("account")
+
+
+def bytes_of(entries: Iterable[Entry[K]]) -> Iterator[tuple[bytes, int]]:
+    """(account, bytes) of each stretch of blocks of one account."""
+    for account, same in groupby(entries, key=_account):
+        yield account, sum([entry.size_bytes for entry in same])
 
 
 class EvictionPolicy(Protocol[K]):
@@ -143,6 +169,10 @@ class QueuePolicy(Generic[K]):
     def used_bytes(self, account: bytes | None = None) -> int:
         return sum(self._used.values()) if account is None else self._used.get(account, 0)
 
+    def keys(self) -> KeysView[K]:
+        """A view of what is cached, always as it is now."""
+        return self._entries.keys()
+
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -154,15 +184,23 @@ class QueuePolicy(Generic[K]):
 class LruPolicy(QueuePolicy[K]):
     """Least recently used first: the baseline. Takes the blocks of a prompt at once, too."""
 
-    def insert_all(self, keys: Sequence[K], entries: Sequence[Entry[K]]) -> None:
-        """`insert` each in this order, or none where one is cached already or comes twice."""
+    def insert_all(
+        self, keys: Sequence[K], entries: Sequence[Entry[K]], *, pinned: bool = False
+    ) -> None:
+        """`insert` each in this order, or none where one is cached already or comes twice.
+
+        `pinned`: and `pin` each.
+        """
         if not self._entries.keys().isdisjoint(keys) or len(set(keys)) != len(keys):
             raise Misuse("the block is cached already; touch it instead")
         self._entries.update(zip(keys, entries, strict=True))
-        self._order.update(dict.fromkeys(keys))
+        if pinned:
+            self._pins.update(dict.fromkeys(keys, 1))
+        else:
+            self._order.update(dict.fromkeys(keys))
         used = self._used
-        for entry in entries:
-            used[entry.account] = used.get(entry.account, 0) + entry.size_bytes
+        for account, size in bytes_of(entries):
+            used[account] = used.get(account, 0) + size
 
     def pin_all(self, keys: Iterable[K]) -> None:
         """`pin` each."""
@@ -177,11 +215,10 @@ class LruPolicy(QueuePolicy[K]):
         """`unpin` each, in this order."""
         pins, order = self._pins, self._order
         for key in keys:
-            left = pins.get(key, 0) - 1
+            left = pins.pop(key, 0) - 1
             if left > 0:
                 pins[key] = left
             elif left == 0:
-                del pins[key]
                 order[key] = None
 
     def evict(
@@ -189,6 +226,11 @@ class LruPolicy(QueuePolicy[K]):
     ) -> list[K] | None:
         """`victims`, and `remove` of each."""
         victims = self.victims(size_bytes, account, protected)
-        for key in victims or ():
-            self.remove(key)
+        entries, order, used = self._entries, self._order, self._used
+        for key in victims or ():  # none is pinned
+            entry = entries.pop(key)
+            del order[key]
+            used[entry.account] -= entry.size_bytes
+            if not used[entry.account]:
+                del used[entry.account]
         return victims

@@ -93,7 +93,8 @@ class InstanceLoad:
     @property
     def in_flight_of_all(self) -> int:
         """With what other gateways were last heard to have there."""
-        return self.in_flight + self._others.waiting + self._others.decoding
+        others = self._others
+        return len(self._waiting) + self._decoding + others.waiting + others.decoding
 
     @property
     def samples(self) -> int:
@@ -118,7 +119,8 @@ class InstanceLoad:
 
         Cost: O(1) amortised.
         """
-        return self._own_seconds(now) + self._others.after(now - self._heard_at)
+        own, others = self._own_seconds(now), self._others
+        return own + others.after(now - self._heard_at) if others is not NOTHING else own
 
     def own(self, now: float) -> Backlog:
         """What this gateway has there: its word to the others."""

@@ -14,6 +14,7 @@ Every figure is measured or counted, none is a weight to tune. Three rules go wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from scopekv.core.fetching import Demand, Run, decide
 from scopekv.core.reasons import RouteReason
@@ -74,6 +75,9 @@ class Candidate:
     crowd: int = 0
 
 
+_NOTHING = CachedThere(0)
+
+
 @light_value()
 class Choice:
     """The instance, why, and the seconds to the first token that are expected there.
@@ -101,6 +105,9 @@ class _Cost:
         return Choice(self.candidate.name, reason, self.expected, self.prefill, self.cached)
 
 
+_expected = attrgetter("expected")
+
+
 def choose(
     candidates: Sequence[Candidate], total_tokens: int, tie: float, *, retry: bool = False
 ) -> Choice:
@@ -119,9 +126,9 @@ def choose(
     costs = [_cost(candidate, total_tokens) for candidate in candidates]
     if len(costs) == 1:
         return costs[0].choice(RouteReason.RETRY if retry else RouteReason.ONLY_CANDIDATE)
-    soonest = min(costs, key=lambda cost: cost.expected)
+    soonest = min(costs, key=_expected)
     free = _not_crowded(costs)
-    best = min(cost.expected for cost in free)
+    best = soonest.expected if free is costs else min(free, key=_expected).expected
     same = best + max(SAME_FRACTION * best, SAME_SECONDS)
     near = [cost for cost in free if cost.expected <= same]
     fewest = min(cost.candidate.in_flight for cost in near)
@@ -129,7 +136,7 @@ def choose(
     chosen = equals[int(tie * len(equals))]
     if retry:
         return chosen.choice(RouteReason.RETRY)
-    if soonest not in free and soonest.expected < chosen.expected:
+    if free is not costs and soonest.expected < chosen.expected and soonest not in free:
         return chosen.choice(RouteReason.HOT_PREFIX)
     return chosen.choice(_reason(chosen, costs, equals))
 
@@ -137,7 +144,7 @@ def choose(
 def _cost(candidate: Candidate, total: int) -> _Cost:
     """The last token is always computed, so there is prefill for what is cached whole, too."""
     queue, curve = candidate.queue_seconds, candidate.curve
-    there = candidate.cached or CachedThere(0)
+    there = candidate.cached or _NOTHING
     cached = min(there.tokens, total - 1)
     prefill = curve.seconds(cached, total)
     if not there.runs:
@@ -152,7 +159,9 @@ def _cost(candidate: Candidate, total: int) -> _Cost:
 
 def _not_crowded(costs: Sequence[_Cost]) -> Sequence[_Cost]:
     """Those that may take one more request of a hot prefix; all of them if none may."""
-    total = sum(cost.candidate.crowd for cost in costs)
+    total = sum([cost.candidate.crowd for cost in costs])
+    if not total:
+        return costs
     most = max(CROWD_FREE, int(CROWD_SHARE * (total + 1) / len(costs)))
     return [cost for cost in costs if cost.candidate.crowd < most] or costs
 
@@ -160,7 +169,8 @@ def _not_crowded(costs: Sequence[_Cost]) -> Sequence[_Cost]:
 def _reason(chosen: _Cost, costs: Sequence[_Cost], equals: Sequence[_Cost]) -> RouteReason:
     if chosen.candidate.cached is None:
         return RouteReason.LOAD_ONLY_UNSURE
-    most, least = max(c.cached for c in costs), min(c.cached for c in costs)
+    cached = [cost.cached for cost in costs]
+    most, least = max(cached), min(cached)
     if chosen.cached == most and most > least:
         return RouteReason.PREFIX_IN_TIER if chosen.fetches else RouteReason.PREFIX_HERE
     if len(equals) == len(costs):

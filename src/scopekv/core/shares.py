@@ -38,11 +38,12 @@ class Ledger:
     beside moving pointers, which 10,000 accounts do not notice.
     """
 
-    __slots__ = ("_by_size", "_changed", "_placed", "_total", "_used")
+    __slots__ = ("_alike", "_changed", "_placed", "_sizes", "_total", "_used")
 
     def __init__(self) -> None:
         self._used: dict[bytes, int] = {}
-        self._by_size: list[tuple[int, bytes]] = []  # (-bytes, account), sorted
+        self._alike: dict[int, list[bytes]] = {}  # -bytes: accounts that hold so much, sorted
+        self._sizes: list[int] = []  # its keys, sorted
         self._placed: dict[bytes, int] = {}  # the bytes it has there
         self._changed: set[bytes] = set()  # accounts whose place there is out of date
         self._total = 0
@@ -71,19 +72,38 @@ class Ledger:
             del self._used[account]
         self._changed.add(account)
 
-    def by_size(self) -> list[tuple[int, bytes]]:
-        """(-bytes, account) of every account, the largest first."""
-        order, placed = self._by_size, self._placed
+    def by_size(self) -> Iterator[tuple[int, bytes]]:
+        """(-bytes, account) of every account, the largest first. Not across changes."""
+        placed, used = self._placed, self._used
         for account in self._changed:
-            before, now = placed.pop(account, 0), self._used.get(account, 0)
-            if before and before != now:
-                del order[bisect_left(order, (-before, account))]
-            if now:
-                placed[account] = now
-                if before != now:
-                    insort(order, (-now, account))
+            before, now = placed.get(account, 0), used.get(account, 0)
+            if before != now:
+                if before:
+                    self._leave(account, -before)
+                if now:
+                    self._enter(account, -now)
+                    placed[account] = now
+                else:
+                    del placed[account]
         self._changed.clear()
-        return order
+        alike = self._alike
+        return ((size, account) for size in self._sizes for account in alike[size])
+
+    def _enter(self, account: bytes, negative: int) -> None:
+        alike = self._alike.get(negative)
+        if alike is None:
+            self._alike[negative] = [account]
+            insort(self._sizes, negative)
+        else:
+            insort(alike, account)
+
+    def _leave(self, account: bytes, negative: int) -> None:
+        alike = self._alike[negative]
+        if len(alike) > 1:
+            del alike[bisect_left(alike, account)]
+        else:
+            del self._alike[negative]
+            del self._sizes[bisect_left(self._sizes, negative)]
 
     def may_free(self, size_bytes: int, account: bytes, guarantee: int, unit: int) -> bool:
         """Whether so many bytes could go for an account, if nothing of it and of what others have
@@ -104,11 +124,11 @@ class Ledger:
 class Draft:
     """A ledger as it would be after some takes. Changes nothing of the ledger."""
 
-    __slots__ = ("_at", "_before", "_offered", "_order", "_used")
+    __slots__ = ("_before", "_following", "_offered", "_order", "_used")
 
     def __init__(self, ledger: Ledger) -> None:
         self._before, self._order = ledger._used, ledger.by_size()
-        self._at = 0  # so many of the order were given, or are no longer what it says
+        self._following = next(self._order, None)  # the first that was not given yet
         self._used: dict[bytes, int] = {}  # where it differs from the ledger
         self._offered: list[tuple[int, bytes]] = []  # a heap of those to consider again
 
@@ -116,39 +136,40 @@ class Draft:
         used = self._used.get(account)
         return self._before.get(account, 0) if used is None else used
 
-    def largest(self) -> bytes | None:
-        """The account that holds most; once: `offer` it to have it considered again."""
-        offered, order = self._offered, self._order
-        self._pass_over()
-        while offered and (self._at == len(order) or offered[0] < order[self._at]):
+    def largest(self) -> tuple[int, bytes] | None:
+        """(bytes, account) of who holds most; once: `offer` it to have it considered again."""
+        offered, following = self._offered, self._next()
+        while offered and (following is None or offered[0] < following):
             negative, account = heapq.heappop(offered)
             if -negative == self.used_bytes(account):
-                return account
-        if self._at == len(order):
+                return -negative, account
+        if following is None:
             return None
-        self._at += 1
-        return order[self._at - 1][1]
+        self._following = next(self._order, None)
+        return -following[0], following[1]
 
     def largest_bytes(self) -> int:
         """No account that `largest` may still give holds more."""
-        self._pass_over()
-        most = -self._offered[0][0] if self._offered else 0
-        return max(most, -self._order[self._at][0]) if self._at < len(self._order) else most
+        most, following = -self._offered[0][0] if self._offered else 0, self._next()
+        return most if following is None else max(most, -following[0])
 
-    def _pass_over(self) -> None:
-        """Those that lost something have another size now, and are offered where it matters."""
-        order, used = self._order, self._used
-        if used:
-            while self._at < len(order) and order[self._at][1] in used:
-                self._at += 1
+    def _next(self) -> tuple[int, bytes] | None:
+        """The next of the order whose size is still what it says, if there is one.
+
+        Those that lost something have another size now, and are offered where it matters.
+        """
+        following, used = self._following, self._used
+        while following is not None and following[1] in used:
+            following = self._following = next(self._order, None)
+        return following
 
     def offer(self, account: bytes) -> None:
         if used := self.used_bytes(account):
             heapq.heappush(self._offered, (-used, account))
 
-    def take(self, account: bytes, size_bytes: int) -> None:
-        """Count bytes as gone. `offer` the account to have it considered again."""
-        self._used[account] = self.used_bytes(account) - size_bytes
+    def keep(self, account: bytes, size_bytes: int) -> None:
+        """An account has so much left. `offer` it to have it considered again."""
+        self._used[account] = size_bytes
 
     def taken(self) -> Iterator[tuple[bytes, int]]:
         """(account, bytes taken from it)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from operator import itemgetter
-from typing import Generic
+from operator import attrgetter, itemgetter
+from typing import Any, Generic
 
 from scopekv.core.lanes import Lane, LaneName, Node, Order, Rank
 from scopekv.core.lru import K
@@ -15,13 +15,16 @@ from scopekv.core.shares import Draft, Ledger
 # used longest ago of all that is lent, and a bound on what a victim costs.
 RIVALS_MAX = 8
 
+_NONE: Mapping[LaneName, Lane[Any]] = {}
+_used_at = attrgetter("used_at")
+
 
 class Search(Generic[K]):
     """One search. Changes the heaps of lanes alone: what it popped is `taken` or `passed`.
 
     `taken`: the victims in order; `lost`: how many of each lane. `passed`: protected ones. `gone`:
-    children that blocks would lose. Looks at an account, and at a lane, again only when a take may
-    have changed what it gives.
+    children that blocks which stay would lose. Looks at an account, and at a lane, again only when
+    a take may have changed what it gives.
     """
 
     def __init__(
@@ -63,17 +66,15 @@ class Search(Generic[K]):
 
     def _choose(self) -> Node[K] | None:
         """The next block to go, or None. Take what it gives before asking again."""
-        own = self._first(self._account)
+        used = self.draft.used_bytes(self._account)
+        own = self._first(self._account, used)
         self._find_rivals()
         rivals = self._rivals
         oldest = min(rivals.values(), key=_used_at) if rivals else own
-        self._spares = own is not None and own.uses == 1 and self._above()
+        self._spares = own is not None and own.uses == 1 and used > self._guarantee
         if own is None or oldest is None:
             return oldest
         return own if self._spares and oldest.uses > 1 else oldest
-
-    def _above(self) -> bool:
-        return self.draft.used_bytes(self._account) > self._guarantee
 
     def _find_rivals(self) -> None:
         """Have the accounts furthest above the guarantee that have something to give."""
@@ -89,15 +90,18 @@ class Search(Generic[K]):
             draft.offer(name)
         again.clear()
         self._rest_below = False
-        while len(rivals) < RIVALS_MAX:
+        wanted, least = RIVALS_MAX - len(rivals), guarantee + self._smallest
+        while wanted > 0:
             largest = draft.largest()
-            if largest is None or draft.used_bytes(largest) < guarantee + self._smallest:
+            if largest is None or largest[0] < least:
                 self._rest_below = True
                 if largest is not None:
-                    draft.offer(largest)
+                    draft.offer(largest[1])
                 break
-            if node := self._first(largest):
-                rivals[largest] = node
+            used, name = largest
+            if node := self._first(name, used):
+                rivals[name] = node
+                wanted -= 1
         if self._rest_below and draft.used_bytes(self._account) > guarantee:
             again[self._account] = None  # of its own it may give more than what is lent
             self._look_again()
@@ -105,25 +109,25 @@ class Search(Generic[K]):
     def _look_again(self) -> None:
         """At a few that may give something, where nobody else does."""
         for name in self._again:
-            if self.draft.used_bytes(name) > self._guarantee and (node := self._first(name)):
+            used = self.draft.used_bytes(name)
+            if used > self._guarantee and (node := self._first(name, used)):
                 self._rivals[name] = node
         self._again.clear()
 
-    def _first(self, name: bytes) -> Node[K] | None:
-        """The account's first block to go that it may lose to the asking one."""
-        if name in self._firsts:
-            return self._firsts[name]
-        slack = self.draft.used_bytes(name)
-        if name != self._account:
-            slack -= self._guarantee
-        lanes = self._lanes.get(name, {}).values()
+    def _first(self, name: bytes, used: int) -> Node[K] | None:
+        """The account's first block to go that it may lose to the asking one. `used`: its bytes."""
+        firsts = self._firsts
+        if name in firsts:
+            return firsts[name]
+        slack = used if name == self._account else used - self._guarantee
+        lanes = self._lanes.get(name, _NONE)
         if len(lanes) == 1:
-            (lane,) = lanes
+            (lane,) = lanes.values()
             first = self._settle(lane) if lane.name[0] <= slack else None
         else:
-            heads = filter(None, [self._head(lane) for lane in lanes if lane.name[0] <= slack])
-            first = min(heads, key=itemgetter(0), default=(None, None))[1]
-        self._firsts[name] = first
+            fit = [self._head(lane) for lane in lanes.values() if lane.name[0] <= slack]
+            first = min(filter(None, fit), key=itemgetter(0), default=(None, None))[1]
+        firsts[name] = first
         return first
 
     def _head(self, lane: Lane[K]) -> tuple[Rank, Node[K]] | None:
@@ -136,7 +140,8 @@ class Search(Generic[K]):
     def _settle(self, lane: Lane[K]) -> Node[K] | None:
         """The head of a lane that may go; it stays in its place."""
         while (node := lane.head()) is not None:
-            if node.pins or node.children > self.gone.get(node.key, 0):
+            children = node.children
+            if node.pins or (children and children > self.gone.get(node.key, 0)):
                 lane.pop()
             elif node.key in self._protected:
                 self.passed.append(lane.pop())
@@ -149,36 +154,39 @@ class Search(Generic[K]):
 
         Return their bytes: `wanted_bytes` or more only with the last of them.
         """
-        account, lane, rank = node.account, node.lane, self._order.rank
-        least, spares, left = self._least(node), self._spares, self.draft.used_bytes(account)
+        account, lane, size = node.account, node.lane, node.size_bytes
+        left = self.draft.used_bytes(account)
+        most = min(wanted_bytes - 1, left - self._least(node))
         # It is the head of its lane: `_choose` has just looked at it.
         self._heads.pop(lane, None)
         del self._firsts[account]
         lane.pop()
-        size, ahead, blocks = node.size_bytes, rank(node), 1
         taken, gone, nodes, protected = self.taken, self.gone, self._nodes, self._protected
+        spares, moved = self._spares, size
         taken.append(node)
+        gone.pop(node.key, None)
         parent: Node[K] | None = None
         while (key := node.parent) is not None:
-            lost = gone[key] = gone.get(key, 0) + 1
+            lost = gone.pop(key, 0) + 1 if gone else 1
             parent = nodes.get(key)
             if parent is None or lost < parent.children or parent.pins or key in protected:
-                parent = None
+                gone[key], parent = lost, None
                 break
-            moved = blocks * size
-            if moved >= wanted_bytes or left - moved < least or parent.lane is not lane:
+            if moved > most or parent.lane is not lane or parent.rank > node.rank:
+                gone[key] = lost
                 break
-            if (now := rank(parent)) > ahead or (spares and parent.uses > 1):
+            if spares and parent.uses > 1:
+                gone[key] = lost
                 break
-            node, parent, ahead, blocks = parent, None, now, blocks + 1
+            node, parent, moved = parent, None, moved + size
             node.stamp = 0  # it may be in the heap: what is left of it there counts no more
             taken.append(node)
-        self.lost[account, lane] = self.lost.get((account, lane), 0) + blocks
-        self.draft.take(account, blocks * size)
+        self.lost[account, lane] = self.lost.get((account, lane), 0) + moved // size
+        self.draft.keep(account, left - moved)
         self._reconsider(account)
         if parent is not None:
             self._may_go(parent, account)
-        return blocks * size
+        return moved
 
     def _least(self, node: Node[K]) -> float:
         """How much the account of a chosen block must hold for its next to be chosen after it,
@@ -188,7 +196,7 @@ class Search(Generic[K]):
         if len(self._lanes[account]) > 1:
             return math.inf  # another lane may give the next
         own = account == self._account
-        if own and self._rest_below and not rivals.keys() - {account}:
+        if own and self._rest_below and len(rivals) == (account in rivals):
             return 0
         least = guarantee + (1 if own else node.size_bytes)
         if self._rest_below or account not in rivals:
@@ -207,7 +215,3 @@ class Search(Generic[K]):
     def _reconsider(self, account: bytes) -> None:
         self._rivals.pop(account, None)
         self._again[account] = None
-
-
-def _used_at(node: Node[K]) -> int:
-    return node.used_at

@@ -13,10 +13,10 @@ the first token of a narrower layer is the narrower layer's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from scopekv.core.scopes import ScopeKind
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 from scopekv.simulate.traces.request import TracedRequest
 
@@ -39,7 +39,7 @@ class Isolation(StrEnum):
 LAYER_KINDS = (ScopeKind.DOCUMENT, ScopeKind.ORG, ScopeKind.USER)
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Tenant:
     """Who sends a request: numbers from 0. A user belongs to one organisation."""
 
@@ -47,7 +47,7 @@ class Tenant:
     org: int
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Layers:
     """How many leading blocks are public, and how many public or the organisation's."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
-from scopekv.core.eviction import Entry
+from scopekv.core.lru import Entry, entries_of
 from scopekv.simulate.fleet.clock import Clock
 from scopekv.simulate.fleet.job import Job
 from scopekv.simulate.fleet.memory import Memory
@@ -53,6 +53,7 @@ class Instance:
         self.in_flight = 0
         self.busy_seconds = 0.0
         self._expected: dict[int, float] = {}
+        self._costs: list[float] = []  # of a block by its depth: blocks are of one size
 
     # --- the queue ------------------------------------------------------------------------------
 
@@ -125,8 +126,7 @@ class Instance:
         memory.reserved += answer
         job.reserved_blocks = answer
         made, entries = memory.missing(names, job.entries, end)  # what is here is held, not read
-        memory.put(made, entries)
-        memory.pin(names[end:])
+        memory.put_in_use(made, entries, names[end:])
         if made or gone:
             self._changed(self, ENGINE, made, gone)
         left = min(job.cached_tokens, job.input_tokens - 1)
@@ -149,15 +149,12 @@ class Instance:
         return seconds
 
     def _entries(self, job: Job) -> list[Entry[int]]:
-        size, bytes_ = job.block_tokens, self._speeds.kv_bytes_per_token * job.block_tokens
-        curve, account = self._curve, job.account
+        size, curve, costs, blocks = job.block_tokens, self._curve, self._costs, len(job.names)
         token, pair = curve.token_seconds * size, curve.pair_seconds * size * size
-        entries: list[Entry[int]] = []
-        parent: int | None = None
-        for depth, name in enumerate(job.names):
-            entries.append(Entry(account, parent, depth, bytes_, token + pair * (depth + 0.5)))
-            parent = name
-        return entries
+        for depth in range(len(costs), blocks):
+            costs.append(token + pair * (depth + 0.5))
+        size_bytes = self._speeds.kv_bytes_per_token * size
+        return entries_of(job.account, job.names, size_bytes, costs[:blocks])
 
     def _computed(self, job: Job) -> None:
         """Its first token is there."""

@@ -25,6 +25,7 @@ class Job:
         *(
             "account",
             "at",
+            "block_tokens",
             "bounds",
             "cached_tokens",
             "decode_until",
@@ -32,12 +33,15 @@ class Job:
             "fetched",
             "first_at",
         ),
-        *("found", "instance", "marks", "names", "number", "placed", "ready_at", "reservation"),
-        *("started_at", "reserved_blocks"),
+        *("found", "input_tokens", "instance", "marks", "names", "number", "output_tokens"),
+        *("placed", "ready_at", "reservation", "reserved_blocks", "started_at"),
     )
 
     def __init__(self, number: int, at: float, placed: Placed, names: list[int]) -> None:
         self.number, self.at, self.placed, self.names = number, at, placed, names
+        request = placed.request
+        self.input_tokens, self.output_tokens = request.input_tokens, request.output_tokens
+        self.block_tokens = request.block_tokens
         self.account = placed.tenant.org.to_bytes(4, "big")
         self.bounds = (0, 0)
         self.entries: Sequence[Entry[int]] = ()
@@ -50,15 +54,3 @@ class Job:
         self.ready_at = self.started_at = self.first_at = at
         self.decode_until = 0.0
         self.reserved_blocks = 0
-
-    @property
-    def input_tokens(self) -> int:
-        return self.placed.request.input_tokens
-
-    @property
-    def output_tokens(self) -> int:
-        return self.placed.request.output_tokens
-
-    @property
-    def block_tokens(self) -> int:
-        return self.placed.request.block_tokens

@@ -9,7 +9,6 @@ from itertools import islice, takewhile
 
 from scopekv.core.eviction import (
     Entry,
-    EvictionPolicy,
     GreedyDual,
     LearnedReuse,
     LruPolicy,
@@ -17,10 +16,12 @@ from scopekv.core.eviction import (
     ScopedPolicy,
     Shares,
 )
+from scopekv.core.lru import QueuePolicy
 from scopekv.errors import Misuse
 from scopekv.simulate.policies import ArcPolicy, FifoPolicy, S3FifoPolicy
 
-Maker = Callable[[int, int], EvictionPolicy[int]]  # from the capacity in blocks, and in bytes
+Policy = QueuePolicy[int] | ScopedPolicy[int]
+Maker = Callable[[int, int], Policy]  # from the capacity in blocks, and in bytes
 POLICIES: dict[str, Maker] = {
     "lru": lambda _blocks, _bytes: LruPolicy(),
     "fifo": lambda _blocks, _bytes: FifoPolicy(),
@@ -63,7 +64,7 @@ class Memory:
         self._capacity = 1 << 62 if infinite else int(room.blocks) * block_bytes
         name = "lru" if infinite else room.policy
         self.policy = POLICIES[name](0 if infinite else int(room.blocks), self._capacity)
-        self._here: set[int] = set()  # as the policy has them: asked of every block of a prompt
+        self._here = self.policy.keys()  # as it is now, always: asked of every block of a prompt
         self._from_tail = name in _KNOW_NO_CHAINS
         self._pins: dict[int, int] | None = {} if name in _KNOW_NO_PINS else None
         self.stored = self.evicted = self.refused = 0
@@ -107,7 +108,6 @@ class Memory:
             for name in victims or ():
                 policy.remove(name)
         if victims is not None:
-            self._here.difference_update(victims)
             self.evicted += len(victims)
         return victims
 
@@ -152,14 +152,27 @@ class Memory:
             places = range(len(names))
             for index in reversed(places) if self._from_tail else places:
                 policy.insert(names[index], entries[index])
-        self._here.update(names)
         self.stored += len(names)
+
+    def put_in_use(
+        self, names: Sequence[int], entries: Sequence[Entry[int]], kept: Sequence[int]
+    ) -> None:
+        """`put` what of the blocks `kept` is not here, and `pin` all of `kept`."""
+        if isinstance(self.policy, LruPolicy) and len(names) == len(kept):
+            self.policy.insert_all(names, entries, pinned=True)
+            self.stored += len(names)
+        else:
+            self.put(names, entries)
+            self.pin(kept)
 
     def touch(self, names: Sequence[int]) -> None:
         """A use of each, in the same order."""
-        touch = self.policy.touch
+        policy = self.policy
+        if isinstance(policy, ScopedPolicy):
+            policy.touch_all(names)
+            return
         for name in reversed(names) if self._from_tail else names:
-            touch(name)
+            policy.touch(name)
 
     def offer(
         self, names: Sequence[int], entries: Sequence[Entry[int]]
@@ -174,9 +187,10 @@ class Memory:
         if not math.isinf(self._blocks) and len(new) > self._blocks:
             self.refused += len(new) - int(self._blocks)
             new = new[: int(self._blocks)]
-        gone = self.make_room(len(new), entries[0].account, frozenset(names))
+        kept = frozenset(names)
+        gone = self.make_room(len(new), entries[0].account, kept)
         if gone is None:  # what is protected is in the way: the leading blocks as far as they fit
-            gone = self._as_many(new, entries[0].account, frozenset(names))
+            gone = self._as_many(new, entries[0].account, kept)
         self.put(new, made[: len(new)])
         return new, gone
 

@@ -151,7 +151,7 @@ class Scoped:
         coming = self._in_flight.tokens(job.marks)
         hot_end = 0
         crowds: Mapping[str, int] = _NOBODY
-        if sum(load.in_flight for load in loads) >= CROWD_FREE:
+        if sum([load.in_flight for load in loads]) >= CROWD_FREE:
             hot_end, crowds = self._in_flight.hot(job.marks, CROWD_FREE)
         own_from = hot_end + max(MARK_TOKENS, hot_end // 8)
         found = []

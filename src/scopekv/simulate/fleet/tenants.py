@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 from scopekv.simulate.fleet.demand import Demand, servegen_weights
 from scopekv.simulate.fleet.dice import draw
@@ -80,7 +81,7 @@ class TenantSpec:
         return ",".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class Placed:
     """A request with its sender, its conversation and the layers of its prompt."""
 

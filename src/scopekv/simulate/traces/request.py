@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 
 UNKNOWN = -1
 
 
-@dataclass(frozen=True, slots=True)
+@light_value()
 class TracedRequest:
     """One request.
 
