@@ -81,6 +81,11 @@ class Words:
 
     names: tuple[str, ...]
 
+    @property
+    def telling(self) -> Words:
+        """Without those that may be words of the language (ops, sales), as free text has them."""
+        return Words(tuple(name for name in self.names if not name.isalpha() or len(name) >= 12))
+
     def within(self, text: str) -> list[int]:
         """The places in `names` of those that are in there as words of their own."""
         lower = text.lower()

@@ -16,7 +16,7 @@ from scopekv.errors import ConfigError
 IDS = [1234, 8051, 977, 4410]
 HIDDEN = Hidden(
     [*of_words("text of a prompt", ["zephyrquillon"]), *of_token_ids("token ids", IDS)],
-    Words(("acme", "alice")),
+    Words(("acme", "acme-7", "alice")),
 )
 CLEAN = b"2026-01-01 INFO scopekv.gateway: purge of 3 scopes done\n"
 
@@ -28,7 +28,7 @@ CLEAN = b"2026-01-01 INFO scopekv.gateway: purge of 3 scopes done\n"
         b"DEBUG [1234, 8051, 977, 4410, 5]",
         b"INFO AWwAAADOcwAAABBzY29wZWt2L3RpY2tldC8xbAAA",
         b"INFO key sk-scopekv-0123456789abcdef0123",
-        b"INFO acme asked again",
+        b"INFO acme-7 asked again",
     ],
 )
 async def test_a_log_that_tells_is_found_out(line: bytes, tmp_path: Path) -> None:
@@ -36,6 +36,16 @@ async def test_a_log_that_tells_is_found_out(line: bytes, tmp_path: Path) -> Non
     filler = CLEAN * 19_000  # so that the line stands across two pieces
     path.write_bytes(filler[: (1 << 20) - 20] + b"\n" + line + b"\n" + CLEAN)
     assert (await logs([path], HIDDEN)).verdict is Verdict.BROKEN
+
+
+async def test_a_word_that_is_a_name_here_too_is_no_leak(tmp_path: Path) -> None:
+    """An organisation named ops, and an engine that logs of CPU ops."""
+    path = tmp_path / "a.log"
+    path.write_bytes(CLEAN + b"multi-threaded CPU ops degrade performance\n")
+    check = await logs([path], Hidden(HIDDEN.needles, Words(("ops",))))
+    assert check.verdict is Verdict.HELD
+    assert "words that are names here" in check.summary
+    assert check.evidence["words_like_names"] == 1
 
 
 async def test_a_clean_log_holds_an_empty_one_is_blind_and_none_is_not_tested(
