@@ -17,7 +17,7 @@ MEDIA = st.sampled_from(list(Medium))
 HASHES = st.lists(st.integers(0, 12), max_size=6)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(("add", "remove", "clear", "forget", "tidy", "load")),
+        st.sampled_from(("add", "remove", "clear", "forget", "tidy", "load", "rejoin")),
         st.sampled_from(NAMES),
         MEDIA,
         HASHES,
@@ -50,41 +50,78 @@ def tell(
 ) -> None:
     for name, tiers in zip(NAMES, layouts, strict=True):
         index.told(name, tiers)
+        reference.tiers.pop(name, None)
         if tiers is not None:
             reference.tiers[name] = tiers
+
+
+def begun() -> tuple[LocationIndex, ReferenceIndex]:
+    index, reference = LocationIndex(), ReferenceIndex()
+    for name in NAMES:
+        index.join(name)
+        reference.join(name)
+    return index, reference
+
+
+def take(
+    index: LocationIndex, reference: ReferenceIndex, taken: tuple[str, str, Medium, list[int]]
+) -> None:
+    step, name, medium, hashes = taken
+    if step == "tidy":
+        index.tidy()
+    elif step == "load":
+        load = index.load(name)
+        load.add(medium, hashes)
+        load.commit()
+        for one in Medium:
+            reference.clear(name, one)
+        reference.add(name, medium, hashes)
+    elif step == "forget":
+        index.forget(name)
+        for one in Medium:
+            reference.clear(name, one)
+    elif step == "rejoin":
+        index.leave(name)
+        index.join(name)
+        reference.tiers.pop(name, None)
+        for one in Medium:
+            reference.clear(name, one)
+    elif step == "clear":
+        index.clear(name, medium)
+        reference.clear(name, medium)
+    elif step == "add":
+        index.add(name, medium, hashes)
+        reference.add(name, medium, hashes)
+    else:
+        index.remove(name, medium, hashes)
+        reference.remove(name, medium, hashes)
 
 
 def run(
     steps: Sequence[tuple[str, str, Medium, list[int]]],
 ) -> tuple[LocationIndex, ReferenceIndex]:
-    index, reference = LocationIndex(), ReferenceIndex()
-    for name in NAMES:
-        index.join(name)
-        reference.join(name)
-    for step, name, medium, hashes in steps:
-        if step == "tidy":
-            index.tidy()
-        elif step == "load":
-            load = index.load(name)
-            load.add(medium, hashes)
-            load.commit()
-            for one in Medium:
-                reference.clear(name, one)
-            reference.add(name, medium, hashes)
-        elif step == "forget":
-            index.forget(name)
-            for one in Medium:
-                reference.clear(name, one)
-        elif step == "clear":
-            index.clear(name, medium)
-            reference.clear(name, medium)
-        elif step == "add":
-            index.add(name, medium, hashes)
-            reference.add(name, medium, hashes)
-        else:
-            index.remove(name, medium, hashes)
-            reference.remove(name, medium, hashes)
+    index, reference = begun()
+    for taken in steps:
+        take(index, reference, taken)
     return index, reference
+
+
+@given(STEPS, CHAINS, LAYOUTS, LAYOUTS)
+def test_the_index_is_the_reference_at_any_time(
+    steps: list[tuple[str, str, Medium, list[int]]],
+    chain: list[int],
+    before: Sequence[OuterTiers | None],
+    after: Sequence[OuterTiers | None],
+) -> None:
+    """What a look-up keeps for the next one never outlives a change."""
+    index, reference = begun()
+    tell(index, reference, before)
+    for place, taken in enumerate(steps):
+        if place == len(steps) // 2:
+            tell(index, reference, after)
+        take(index, reference, taken)
+        found = index.locate(chain, NAMES, 1)
+        assert found == {name: reference.reach(name, chain) for name in NAMES}
 
 
 @given(STEPS, CHAINS, LAYOUTS)
@@ -135,6 +172,9 @@ def test_a_full_index_never_says_more_than_there_is(
             small.clear(name, medium)
         elif step == "forget":
             small.forget(name)
+        elif step == "rejoin":
+            small.leave(name)
+            small.join(name)
         elif step == "load":
             load = small.load(name)
             load.add(medium, hashes)
