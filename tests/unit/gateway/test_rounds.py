@@ -31,6 +31,7 @@ class Work:
 async def test_trouble_ends_no_rounds_and_is_told_once_a_change(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.WARNING, logger=LOG.name)  # whatever level the program's logs have
     gone, full = Unavailable("it is gone"), Unavailable("it is full")
     work = Work(gone, gone, ValueError("secret"), gone, full)
     rounds = Rounds(work, 0.001, LOG, waits="the work waits")
