@@ -52,6 +52,36 @@ def test_a_chain_goes_from_its_tail() -> None:
     assert cache.victims(35, A) == ["d", "c", "b", "a"]
 
 
+def test_what_was_used_later_than_its_child_waits_for_what_is_older() -> None:
+    """A chain is taken up to where another block goes first, though all of it is wanted."""
+    cache = policy()
+    chain(cache, A, "ab")
+    chain(cache, A, "xy")
+    cache.touch("a")
+    assert cache.victims(40, A) == ["b", "y", "x", "a"]
+
+
+@pytest.mark.parametrize("order", [Recency[str](), GreedyDual[str]()])
+def test_a_block_with_another_child_stays_though_its_chain_goes(order: Order[str]) -> None:
+    cache = policy(order=order)
+    chain(cache, A, "ab")
+    cache.insert("c", Entry(A, "a", 1, 10, 1.01))
+    cache.pin("c")
+    assert cache.victims(10, A) == ["b"]
+    assert cache.victims(20, A) is None
+    cache.unpin("c")
+    cache.touch("c")
+    assert cache.victims(30, A) == ["b", "c", "a"]
+
+
+def test_a_protected_block_stays_though_its_chain_goes() -> None:
+    cache = policy()
+    chain(cache, A, "abcd")
+    fill(cache, A, "xy")
+    assert cache.victims(40, A, {"b"}) == ["d", "c", "x", "y"]
+    assert cache.victims(50, A, {"b"}) is None
+
+
 def test_what_was_used_longest_ago_goes_first() -> None:
     cache = policy()
     fill(cache, A, "xyz")
