@@ -12,11 +12,13 @@ import pytest
 
 from scopekv.gateway.explaining import route
 from scopekv.gateway.settings import GatewaySettings, RoutingSettings
+from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
 from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.client import Answer
 from scopekv.simulate.model import SimulatedModel
+from scopekv.simulate.providers import SimulatedProvider
 from scopekv.simulate.stage import Stage, text_of, until
-from tests.http.providers_stage import ProvidersStage, providers_stage
+from tests.http.providers_stage import GPT, ProvidersStage, providers_stage
 
 pytestmark = pytest.mark.slow
 
@@ -162,6 +164,28 @@ async def statuses(stage: ProvidersStage, name: str, count: int) -> list[int]:
 
     await asyncio.gather(*(one(number) for number in range(count)))
     return found
+
+
+async def test_the_next_provider_of_a_model_serves_what_the_first_has_no_place_for(
+    tmp_path: Path,
+) -> None:
+    routing = RoutingSettings(in_flight_max=2, waiting_max=2)
+    async with SimulatedProvider({"k": "other"}) as other:
+        other.held = True
+        first = UpstreamSettings("a", UpstreamKind.OPENAI, other.url, (GPT,), (Credential("k"),))
+        async with providers_stage(tmp_path, [first], routing) as stage:
+            rooms = {one.settings.name: one.room for one in stage.deployment.gateway.upstreams._all}
+            at_first = asyncio.create_task(statuses(stage, "alice", 2))
+            await until(lambda: len(other.seen) == 2)
+            assert await statuses(stage, "alice", 2) == [200] * 2, "nobody waits beside a free one"
+            stage.provider.held = True
+            more = asyncio.create_task(statuses(stage, "alice", 7))
+            await until(lambda: rooms["a"].waiting == rooms["gpt"].waiting == 2)
+            await until(lambda: rooms["gpt"].taken == 2)
+            other.held = stage.provider.held = False
+            assert sorted(await more) == [200] * 6 + [429], "only when all of them are full"
+            assert await at_first == [200] * 2
+            assert {(room.taken, room.waiting) for room in rooms.values()} == {(0, 0)}
 
 
 async def test_a_tenant_that_floods_a_provider_keeps_nobody_out(tmp_path: Path) -> None:

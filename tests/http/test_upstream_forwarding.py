@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
+from scopekv.simulate.providers import SimulatedProvider
 from scopekv.simulate.stage import text_of
 from tests.http.providers_stage import GPT, ProvidersStage, providers_stage
 
@@ -33,6 +34,17 @@ async def test_another_provider_is_asked_where_nothing_was_sent(tmp_path: Path) 
                 await stage.chat("alice", [user("hi")], model="g")
             assert failed.value.status_code == 503
             assert url.partition("//")[2] not in failed.value.response.text
+
+
+async def test_a_providers_own_refusal_is_sent_to_nobody_else(tmp_path: Path) -> None:
+    async with SimulatedProvider({"k": "other"}) as other:
+        other.fails = [429]
+        first = UpstreamSettings("a", UpstreamKind.OPENAI, other.url, (GPT,), (Credential("k"),))
+        async with providers_stage(tmp_path, [first]) as stage:
+            with pytest.raises(openai.RateLimitError) as refused:
+                await stage.chat("alice", [user("hi")])
+            assert refused.value.response.headers["retry-after"] == "7"
+            assert (len(other.seen), len(stage.provider.seen)) == (1, 0)
 
 
 async def test_a_stream_that_breaks_off_ends_with_an_error(tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ RETRY_SECONDS_MAX = 60
 _PACE = 0.1
 
 
+class NoPlace(Overloaded):
+    """No place, and no more room or time to wait for one: nothing was begun."""
+
+
 class WaitingRoom:
     """Places at something. Be inside `place` while using it.
 
@@ -43,50 +47,57 @@ class WaitingRoom:
     def places(self) -> int:
         return self._places()
 
-    @asynccontextmanager
-    async def place(self, who: Callable[[], Awaitable[Principal]]) -> AsyncIterator[float]:
-        """Have a place while inside; gives the seconds that it was waited for.
+    @property
+    def free(self) -> bool:
+        """Whether whoever comes has a place at once."""
+        return not self._turns and self.taken < self.places
 
-        `who` is asked only where it must be waited for: organisations take turns. Raises what
-        that does, and `Overloaded`.
+    @asynccontextmanager
+    async def place(
+        self, who: Callable[[], Awaitable[Principal]], waited_seconds: float = 0.0
+    ) -> AsyncIterator[float]:
+        """Have a place while inside; gives the seconds that were waited in all.
+
+        `who` is asked only where it must be waited for: organisations take turns.
+        `waited_seconds`: elsewhere before, so much less is waited here. Raises what `who` does,
+        and `NoPlace`.
         """
-        waited = 0.0
         if not self._take():
             org = (await who()).org
             came = time.perf_counter()
-            await self._wait(org)
-            waited = time.perf_counter() - came
+            await self._wait(org, self._settings.wait_seconds_max - waited_seconds)
+            waited_seconds += time.perf_counter() - came
         try:
-            yield waited
+            yield waited_seconds
         finally:
             self._leave()
 
     def _take(self) -> bool:
         """Take a place if one is free and nobody waits."""
-        if self._turns or self.taken >= self.places:
+        if not self.free:
             return False
         self.taken += 1
         return True
 
-    async def _wait(self, org: str) -> None:
+    async def _wait(self, org: str, seconds_max: float) -> None:
         """Take a place when it is this organisation's turn.
 
-        Raises `Overloaded` where too many wait, or after `wait_seconds_max`.
+        Raises `NoPlace` where too many wait, or after so long.
         """
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         displaced = self._turns.join(org, turn)
         if displaced is turn:
-            raise self._overloaded(f"too many requests wait for {self._what}")
+            raise self._no_place(f"too many requests wait for {self._what}")
         if displaced is not None and not displaced.done():
-            displaced.set_exception(self._overloaded("others waited with fewer requests"))
+            displaced.set_exception(self._no_place("others waited with fewer requests"))
         self._hand_out()
         try:
-            async with asyncio.timeout(self._settings.wait_seconds_max):
+            async with asyncio.timeout(seconds_max):
                 await turn
         except TimeoutError:
             self._give_up(org, turn)
-            raise self._overloaded(f"no place at {self._what} came free in time") from None
+            raise self._no_place(f"no place at {self._what} came free in time") from None
         except asyncio.CancelledError:
             self._give_up(org, turn)
             raise
@@ -113,10 +124,10 @@ class WaitingRoom:
         if turn.done() and not turn.cancelled() and turn.exception() is None:
             self._leave()
 
-    def _overloaded(self, why: str) -> Overloaded:
+    def _no_place(self, why: str) -> NoPlace:
         seconds = math.ceil(self._interval_seconds * (self.waiting + 1))
         seconds = min(max(1, seconds), RETRY_SECONDS_MAX)
-        return Overloaded(f"{why}: retry after {seconds} s", retry_after_seconds=seconds)
+        return NoPlace(f"{why}: retry after {seconds} s", retry_after_seconds=seconds)
 
 
 def engine_room(fleet: Fleet, settings: RoutingSettings) -> WaitingRoom:

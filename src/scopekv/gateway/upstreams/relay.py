@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from scopekv.gateway.tracing import operation, tell_upstream, tell_usage
 from scopekv.gateway.upstreams.passing import pass_answer, refuse
 from scopekv.gateway.upstreams.sending import PATHS, plan, sent_body, sent_headers
 from scopekv.gateway.upstreams.settings import Credential, UpstreamSettings
-from scopekv.gateway.waiting import WaitingRoom
+from scopekv.gateway.waiting import NoPlace, WaitingRoom
 from scopekv.ports.tracing import Trace, Tracer
 
 HEAD_SECONDS_MAX = 600.0
@@ -126,21 +127,28 @@ class Upstreams:
     async def _tried(
         self, request: Request, reply: Reply, having: Sequence[_Upstream], trace: Trace
     ) -> None:
-        """Send it to the first provider that is reached.
+        """Send it to the first provider that has a place and is reached.
 
-        One call, and another only where nothing was sent.
+        One call, and another only where nothing was sent. One with a place now goes before one
+        that must be waited for; who waits in several lines waits no longer in all than in one.
         """
-        for upstream in having:
+        came, waited = time.perf_counter(), 0.0
+        failures: list[NoPlace | NotSent] = []
+        for upstream in sorted(having, key=lambda one: not one.room.free):
+            place = upstream.room.place(lambda: self._access.principal(request), waited)
             try:
-                async with upstream.room.place(lambda: self._access.principal(request)) as waited:
+                async with place as waited:
                     await self._sent(request, reply, upstream, waited, trace)
                 return
+            except NoPlace as error:
+                failures.append(error)
             except NotSent as error:
+                failures.append(error)
                 self._metrics.engine_error("not_sent")
                 if not isinstance(error, Busy):
                     log.warning("upstream %s: %s", upstream.settings.name, error)
-                if upstream is having[-1]:
-                    raise
+            waited = time.perf_counter() - came
+        raise min(failures, key=_hopeful)
 
     async def _sent(
         self, request: Request, reply: Reply, upstream: _Upstream, waited: float, trace: Trace
@@ -195,6 +203,11 @@ class Upstreams:
             name = upstream.settings.name
             usage = await pass_answer(answer, job, name, reply, self._metrics)
         tell_usage(job, usage)
+
+
+def _hopeful(failure: NoPlace | NotSent) -> float:
+    """The failure that is told is the least: what soonest has a place, else the first lost."""
+    return failure.retry_after_seconds if isinstance(failure, NoPlace) else math.inf
 
 
 def _named(body: bytes) -> str:

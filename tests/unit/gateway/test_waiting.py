@@ -1,0 +1,32 @@
+"""Waiting rooms: how long is waited in several of them, and what they say of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from scopekv.core.scopes import Principal
+from scopekv.gateway.settings import RoutingSettings
+from scopekv.gateway.waiting import NoPlace, WaitingRoom
+
+ALICE = Principal("acme", "alice", "org_acme", "usr_alice")
+
+
+async def alice() -> Principal:
+    return ALICE
+
+
+async def test_who_has_waited_elsewhere_waits_so_much_less() -> None:
+    room = WaitingRoom(lambda: 1, RoutingSettings(wait_seconds_max=3600), "the provider")
+    async with asyncio.timeout(20), room.place(alice, 7.0) as waited:
+        assert waited == 7.0, "a place at once adds nothing"
+        assert not room.free
+        with pytest.raises(NoPlace):
+            async with room.place(alice, 3600.0):
+                pass
+        with pytest.raises(NoPlace):
+            async with room.place(alice, 3599.9):
+                pass
+        assert (room.taken, room.waiting) == (1, 0)
+    assert room.free
