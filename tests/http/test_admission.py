@@ -1,4 +1,4 @@
-"""More requests than places: at engines, at providers, at what explains misses."""
+"""More requests than places: at engines and providers, at what explains and what counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 import openai
 import pytest
 
+from scopekv.gateway import counting
+from scopekv.gateway.apis.messages import COUNT_TOKENS
 from scopekv.gateway.explaining import route
+from scopekv.gateway.reading import LARGE_BYTES
 from scopekv.gateway.settings import GatewaySettings, RoutingSettings
 from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
 from scopekv.simulate.behaviour import Behaviour
@@ -146,6 +149,43 @@ async def test_a_comparison_reads_no_more_than_it_may_cost(
             monkeypatch.setattr(route, "COMPARED_BYTES_MAX", limit)
             told = await stage.client.send("POST", route.EXPLAIN, body, key=key)
             assert told.json["compared_with"] == found
+
+
+# What counts tokens.
+
+
+async def test_counts_wait_in_turn_and_more_are_told_when_to_come_back(
+    tmp_path: Path, model: SimulatedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "PLACES", 1)
+    stage = Stage(tmp_path, model, settings=limited(waiting_max=2))
+    alice = stage.deployment.account("acme", "alice")
+    bob = stage.deployment.account("globex", "bob")
+    message = {"role": "user", "content": text_of("large", LARGE_BYTES // 4)}
+    body = {"model": model.name, "max_tokens": 1, "messages": [message]}
+    async with stage:
+        (instance,) = stage.deployment.gateway.fleet.instances
+        assert instance.texts is not None
+        instance.max_model_len = 1 << 20
+
+        def ask(key: str) -> asyncio.Task[Answer]:
+            return asyncio.create_task(stage.client.send("POST", COUNT_TOKENS, body, key=key))
+
+        busy = Event()
+        instance.texts.worker.submit(busy.wait, 60)
+        flood = [ask(alice) for _ in range(6)]
+        await until(lambda: sum(one.done() for one in flood) == 3)
+        assert instance.texts.worker._work_queue.qsize() == 1, "it reads others' requests, too"
+        asked = ask(bob)
+        await until(lambda: sum(one.done() for one in flood) == 4)
+        assert (await stage.client.chat(alice, "hi")).status == 200, "engines are not concerned"
+        busy.set()
+        assert (await asked).status == 200
+        answers = await asyncio.gather(*flood)
+        assert sorted(answer.status for answer in answers) == [200] * 2 + [429] * 4
+        (refused, *_) = [answer for answer in answers if answer.status == 429]
+        assert int(dict(refused.headers)[b"retry-after"]) >= 1
+        assert refused.json["type"] == "error", "in the words of its own API"
 
 
 # Providers beside the engines.

@@ -146,7 +146,9 @@ class Gateway:
         standing = Standing(
             *(self.access, self.fleet, self.warmer, self.room, self.upstreams, self.metrics)
         )
-        count = TokenCount(reader, self.router, self.metrics)
+        count = TokenCount(
+            *(self.access, reader, self.router, self.metrics), routing=settings.routing
+        )
         self._routes: dict[tuple[str, str], Route] = {
             **{("POST", path): self.upstreams.before(relay.serve) for path in APIS},
             ("POST", COUNT_TOKENS): self.upstreams.before(count.serve),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from scopekv.gateway.access import Access
 from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES_API
 from scopekv.gateway.bodies import stripped
 from scopekv.gateway.http.messages import Headers, Request
@@ -12,19 +13,35 @@ from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.passing import ERROR_BYTES_MAX, pass_error
 from scopekv.gateway.reading import Reader
 from scopekv.gateway.routing import Router
+from scopekv.gateway.settings import RoutingSettings
+from scopekv.gateway.waiting import WaitingRoom
 
 SECONDS_MAX = 60.0
+PLACES = 8  # what counts large requests also reads every tenant's: few may stand before those
 _JSON: Headers = [(b"content-type", b"application/json")]
 
 
 class TokenCount:
     """Counts here; where only an engine can render the prompt, that one counts."""
 
-    def __init__(self, reader: Reader, router: Router, metrics: Metrics) -> None:
-        self._reader, self._router, self._metrics = reader, router, metrics
+    def __init__(
+        self,
+        access: Access,
+        reader: Reader,
+        router: Router,
+        metrics: Metrics,
+        routing: RoutingSettings,
+    ) -> None:
+        self._access, self._reader, self._router = access, reader, router
+        self._metrics = metrics
+        self._room = WaitingRoom(lambda: PLACES, routing, "what counts tokens")
 
     async def serve(self, request: Request, reply: Reply) -> None:
-        """Answer one request. Nothing is prefilled and nothing is cached."""
+        """Answer one request; 429 where too many wait. Nothing is prefilled, nothing cached."""
+        async with self._room.place(lambda: self._access.principal(request)):
+            await self._serve(request, reply)
+
+    async def _serve(self, request: Request, reply: Reply) -> None:
         job = await self._reader.job(request, 0.0, MESSAGES_API)
         instance = self._router.reader(job.body["model"], [])
         prompt = await self._reader.prompt(job, instance)

@@ -24,8 +24,8 @@ class RoutingSettings:
     """Limits on what is at the engines. Beyond them requests wait, then get 429.
 
     `in_flight_max`: requests at one instance or one upstream, from this gateway. `waiting_max`:
-    requests that wait in one line (for the engines, an upstream, or what explains misses), over
-    all organisations. `resolve_seconds`: how often names are resolved anew.
+    requests that wait in one line (for the engines, an upstream, what explains misses, or what
+    counts tokens), over all organisations. `resolve_seconds`: how often names are resolved anew.
     """
 
     in_flight_max: int = 512

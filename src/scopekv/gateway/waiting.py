@@ -1,6 +1,6 @@
 """Waiting rooms: no more under way than there are places, and a fair line for the rest.
 
-One for the engines, one for each provider beside them, one for what explains misses.
+One for the engines, one for each provider beside them, one each for explaining and counting.
 """
 
 from __future__ import annotations
