@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -17,7 +18,7 @@ from scopekv.gateway.reading import LARGE_BYTES
 from scopekv.gateway.settings import GatewaySettings, RoutingSettings
 from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
 from scopekv.simulate.behaviour import Behaviour
-from scopekv.simulate.client import Answer
+from scopekv.simulate.client import Answer, PlainClient
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.providers import SimulatedProvider
 from scopekv.simulate.stage import Stage, text_of, until
@@ -33,6 +34,15 @@ def behave(stage: Stage, **changes: Any) -> None:
 
 def limited(**values: Any) -> GatewaySettings:
     return GatewaySettings((), port=0, stop_seconds_max=0.5, routing=RoutingSettings(**values))
+
+
+async def waiting(client: PlainClient, key: str) -> dict[str, float]:
+    """What the metrics tell of who waits, by what for; without those where nobody does."""
+    text = (await client.send("GET", "/metrics", key=key)).content.decode()
+    found = re.findall(
+        r'^scopekv_requests_waiting{at="(\w+)",upstream="(\S*)"} (\S+)$', text, re.MULTILINE
+    )
+    return {of or at: float(count) for at, of, count in found if float(count)}
 
 
 async def test_what_finds_no_place_waits_and_what_finds_no_room_is_told_when_to_come_back(
@@ -66,6 +76,8 @@ async def test_a_tenant_that_floods_the_line_does_not_keep_another_out(
         flood = [asyncio.create_task(stage.client.chat(alice, f"q{n}")) for n in range(20)]
         room = stage.deployment.gateway.room
         await until(lambda: room.waiting == 6 and sum(one.done() for one in flood) == 13)
+        root = stage.deployment.account("hq", "root", roles=["operator"])
+        assert await waiting(stage.client, root) == {"engines": 6}
         asked = [asyncio.create_task(stage.client.chat(bob, f"b{n}")) for n in range(3)]
         await until(lambda: sum(one.done() for one in flood) == 16)
         behave(stage)
@@ -123,6 +135,8 @@ async def test_comparisons_wait_in_turn_and_more_are_told_when_to_come_back(
         flood = [ask(alice, number) for number in range(6)]
         await until(lambda: sum(one.done() for one in flood) == 3)
         assert texts.worker._work_queue.qsize() == 1, "one at a time: large requests wait there too"
+        root = stage.deployment.account("hq", "root", roles=["operator"])
+        assert await waiting(stage.client, root) == {"explain": 2}
         asked = ask(bob, 0)
         await until(lambda: sum(one.done() for one in flood) == 4)
         assert (await stage.client.chat(alice, "hi")).status == 200, "engines are not concerned"
@@ -165,6 +179,7 @@ async def test_counts_wait_in_turn_and_more_are_told_when_to_come_back(
     body = {"model": model.name, "max_tokens": 1, "messages": [message]}
     async with stage:
         (instance,) = stage.deployment.gateway.fleet.instances
+        root = stage.deployment.account("hq", "root", roles=["operator"])
         assert instance.texts is not None
         instance.max_model_len = 1 << 20
 
@@ -176,6 +191,7 @@ async def test_counts_wait_in_turn_and_more_are_told_when_to_come_back(
         flood = [ask(alice) for _ in range(6)]
         await until(lambda: sum(one.done() for one in flood) == 3)
         assert instance.texts.worker._work_queue.qsize() == 1, "it reads others' requests, too"
+        assert await waiting(stage.client, root) == {"count_tokens": 2}
         asked = ask(bob)
         await until(lambda: sum(one.done() for one in flood) == 4)
         assert (await stage.client.chat(alice, "hi")).status == 200, "engines are not concerned"
@@ -214,7 +230,7 @@ async def test_the_next_provider_of_a_model_serves_what_the_first_has_no_place_f
         other.held = True
         first = UpstreamSettings("a", UpstreamKind.OPENAI, other.url, (GPT,), (Credential("k"),))
         async with providers_stage(tmp_path, [first], routing) as stage:
-            rooms = {one.settings.name: one.room for one in stage.deployment.gateway.upstreams._all}
+            rooms = stage.deployment.gateway.upstreams.rooms()
             at_first = asyncio.create_task(statuses(stage, "alice", 2))
             await until(lambda: len(other.seen) == 2)
             assert await statuses(stage, "alice", 2) == [200] * 2, "nobody waits beside a free one"
@@ -233,12 +249,13 @@ async def test_a_tenant_that_floods_a_provider_keeps_nobody_out(tmp_path: Path) 
     async with providers_stage(tmp_path, routing=routing) as stage:
         stage.provider.held = True
         flood = asyncio.create_task(statuses(stage, "alice", 12))
-        rooms = {one.settings.name: one.room for one in stage.deployment.gateway.upstreams._all}
+        rooms = stage.deployment.gateway.upstreams.rooms()
         room = rooms["gpt"]
         await until(lambda: room.waiting == 4 and room.taken == 1)
         asked = asyncio.create_task(statuses(stage, "bob", 2))
         await until(lambda: room._turns.waiting("globex") == 2)
         assert len(stage.provider.seen) == 1, "the others are not sent"
+        assert await waiting(stage.plain(), stage.keys["root"]) == {"gpt": 4}
         assert rooms["claude"].taken == 0
         stage.provider.held = False
         assert await asked == [200, 200]

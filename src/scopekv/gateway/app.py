@@ -43,7 +43,7 @@ from scopekv.gateway.revocation import Revoker
 from scopekv.gateway.routing import Router
 from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.settings import GatewaySettings
-from scopekv.gateway.standing import Standing, send
+from scopekv.gateway.standing import ENGINES, Standing, send
 from scopekv.gateway.upstreams.relay import Upstreams
 from scopekv.gateway.waiting import engine_room
 from scopekv.gateway.warm import Warmer
@@ -143,11 +143,17 @@ class Gateway:
             metrics=self.metrics,
             tracer=world.tracer,
         )
-        standing = Standing(
-            *(self.access, self.fleet, self.warmer, self.room, self.upstreams, self.metrics)
-        )
         count = TokenCount(
             *(self.access, reader, self.router, self.metrics), routing=settings.routing
+        )
+        rooms = {
+            ENGINES: self.room,
+            ("explain", ""): explainer.room,
+            ("count_tokens", ""): count.room,
+            **{("upstream", name): room for name, room in self.upstreams.rooms().items()},
+        }
+        standing = Standing(
+            *(self.access, self.fleet, self.warmer, rooms, self.upstreams, self.metrics)
         )
         self._routes: dict[tuple[str, str], Route] = {
             **{("POST", path): self.upstreams.before(relay.serve) for path in APIS},

@@ -34,11 +34,11 @@ class TokenCount:
     ) -> None:
         self._access, self._reader, self._router = access, reader, router
         self._metrics = metrics
-        self._room = WaitingRoom(lambda: PLACES, routing, "what counts tokens")
+        self.room = WaitingRoom(lambda: PLACES, routing, "what counts tokens")
 
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer one request; 429 where too many wait. Nothing is prefilled, nothing cached."""
-        async with self._room.place(lambda: self._access.principal(request)):
+        async with self.room.place(lambda: self._access.principal(request)):
             await self._serve(request, reply)
 
     async def _serve(self, request: Request, reply: Reply) -> None:

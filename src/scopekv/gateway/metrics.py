@@ -109,7 +109,12 @@ class Metrics:
         self._open_receipts = self._gauge(
             "receipts", "Receipts of revocations that are not done, by state.", "state"
         )
-        self._waiting = self._gauge("requests_waiting", "Requests that wait for a place.")
+        self._waiting = self._gauge(
+            "requests_waiting",
+            "Requests that wait for a place at engines, upstream, explain or count_tokens.",
+            "at",
+            "upstream",
+        )
         self._running = self._gauge("requests_running", "Requests that have a place at an engine.")
         self._instances = self._gauge(
             "instances",
@@ -197,9 +202,19 @@ class Metrics:
         """Count one receipt that was done after so long."""
         self._purge_seconds.observe(seconds)
 
-    def now(self, *, waiting: int, running: int, instances: Sequence[InstanceNow]) -> None:
-        """Set what only a scrape asks for. An instance that is gone leaves no line behind."""
-        self._waiting.set(waiting)
+    def now(
+        self,
+        *,
+        waiting: Mapping[tuple[str, str], int],
+        running: int,
+        instances: Sequence[InstanceNow],
+    ) -> None:
+        """Set what only a scrape asks for. An instance that is gone leaves no line behind.
+
+        `waiting`: by what for, and by the name of an upstream (else empty).
+        """
+        for place, count in waiting.items():
+            self._waiting.labels(*place).set(count)
         self._running.set(running)
         for gauge in (self._instances, self._in_flight, self._queue):
             gauge.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,22 +20,23 @@ from scopekv.gateway.waiting import WaitingRoom
 from scopekv.gateway.warm import Warmer
 
 OPERATOR = "operator"
+ENGINES = ("engines", "")
 
 
 class Standing:
-    """The routes. None changes anything."""
+    """The routes. None changes anything. `rooms`: as `Metrics.now` tells who waits."""
 
     def __init__(
         self,
         access: Access,
         fleet: Fleet,
         warmer: Warmer,
-        room: WaitingRoom,
+        rooms: Mapping[tuple[str, str], WaitingRoom],
         upstreams: Upstreams,
         metrics: Metrics,
     ) -> None:
         self._access, self._fleet, self._warmer = access, fleet, warmer
-        self._room, self._upstreams, self._metrics = room, upstreams, metrics
+        self._rooms, self._upstreams, self._metrics = rooms, upstreams, metrics
 
     async def models(self, request: Request, reply: Reply) -> None:
         """Those of the engines, and those that the caller's organisation may ask providers for."""
@@ -80,7 +82,8 @@ class Standing:
             )
             for i in self._fleet.instances
         ]
-        waiting, running = self._room.waiting, self._room.taken
+        waiting = {place: room.waiting for place, room in self._rooms.items()}
+        running = self._rooms[ENGINES].taken
         self._metrics.now(waiting=waiting, running=running, instances=rows)
         headers = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
         reply.send(200, headers, self._metrics.text())

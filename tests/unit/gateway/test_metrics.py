@@ -26,12 +26,14 @@ def test_an_organisation_is_a_label_only_where_it_was_switched_on() -> None:
 def test_an_instance_that_is_gone_leaves_no_line() -> None:
     metrics = Metrics()
     row = InstanceNow("gpu-0", "in_use", "scoped", 3, 0.5)
-    metrics.now(waiting=2, running=3, instances=[row])
+    rows = {("engines", ""): 2, ("upstream", "gpt"): 1}
+    metrics.now(waiting=rows, running=3, instances=[row])
+    assert 'requests_waiting{at="upstream",upstream="gpt"} 1.0' in metrics.text().decode()
     assert 'scopekv_instance_requests{engine="gpu-0"} 3.0' in metrics.text().decode()
-    metrics.now(waiting=0, running=0, instances=[])
+    metrics.now(waiting={("engines", ""): 0}, running=0, instances=[])
     text = metrics.text().decode()
     assert "gpu-0" not in text
-    assert "scopekv_requests_waiting 0.0" in text
+    assert 'scopekv_requests_waiting{at="engines",upstream=""} 0.0' in text
 
 
 def test_what_is_described_is_what_is_told() -> None:

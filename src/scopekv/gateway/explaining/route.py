@@ -64,7 +64,7 @@ class Explainer:
         routing: RoutingSettings,
     ) -> None:
         self._access, self._router = access, router
-        self._room = WaitingRoom(lambda: PLACES, routing, "what explains misses")
+        self.room = WaitingRoom(lambda: PLACES, routing, "what explains misses")
         self._recents, self._retention = recents, retention
 
     async def serve(self, request: Request, reply: Reply) -> None:
@@ -149,7 +149,7 @@ class Explainer:
         async def who() -> Principal:
             return caller.principal
 
-        async with self._room.place(who):
+        async with self.room.place(who):
             return await aside(instance, compare)
 
     def _facts(self, earlier: Recent, later: Recent) -> Facts:

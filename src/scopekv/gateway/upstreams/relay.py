@@ -92,6 +92,10 @@ class Upstreams:
             if any(one.settings.credential(org) for one in having)
         ]
 
+    def rooms(self) -> dict[str, WaitingRoom]:
+        """Who waits, by the provider's name."""
+        return {one.settings.name: one.room for one in self._all}
+
     def before(self, engines: Serve) -> Serve:
         """A route for providers' models; `engines` takes all others, and all where none is set."""
         if not self._all:
