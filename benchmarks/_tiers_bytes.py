@@ -28,6 +28,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from _progress import tell
 from _tiers_moves import BLOCK_BYTES, JOB_BLOCKS, Host, block_name, opened
 
 from scopekv.core.chains import Chain
@@ -119,7 +120,7 @@ def measure(work: Path, *, rounds: int, blocks: int) -> dict[str, Any]:
             alone = sealing(host, threads)
             if number >= 0:
                 seconds["sealing"].append(alone)
-            print(f"bytes: {block_bytes}, {threads} threads, round {number + 1}/{rounds}", end="\r")
+            tell(f"bytes: {block_bytes}, {threads} threads, round {number + 1}/{rounds}")
         cells.append(_cell(seconds, block_bytes, threads, blocks))
     lmcache = _lmcache(work, rounds=rounds, blocks=blocks)
     return _figures(cells, lmcache) | {"bytes_cells": cells, "fs_o_direct": _o_direct(work)}

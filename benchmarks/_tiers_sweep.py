@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from _progress import tell
+
 from scopekv.adapters.objects import open_store
 from scopekv.core.chains import Chain
 from scopekv.core.fetching import FetchPlan, stalled
@@ -230,7 +232,7 @@ def measure(work: Path, *, requests: int) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
     for delay_ms in (*DELAYS_MS, None):
         name = "hang" if delay_ms is None else f"{delay_ms:g} ms"
-        print(f"sweep: {name}      ", flush=True, end="\r")
+        tell(f"sweep: {name}")
         step = play(work / f"sweep-{name.replace(' ', '')}", delay_ms, requests)
         steps.append(
             {

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for tests.contracts
 
+from _progress import tell
 from _tiers_engine import Tiered, tiered
 
 from scopekv.simulate.stage import text_of
@@ -84,7 +85,7 @@ async def _with_directory(
 ) -> dict[str, list[float]]:
     key, spent = stage.deployment.account("acme", "alice"), {}
     for tokens in lengths:
-        print(f"ttft: {tokens} tokens, directory     ", end="\r", flush=True)
+        tell(f"ttft: {tokens} tokens, directory")
         times = min(hits, RECOMPUTES[tokens])
         found = await _recompute(stage, key, prompts, "one", tokens, times)
         spent[f"recompute_{tokens}"], prompt = found
@@ -99,7 +100,7 @@ async def _with_valkey(
 ) -> dict[str, list[float]]:
     key, spent = stage.deployment.account("acme", "alice"), {}
     for tokens in lengths:
-        print(f"ttft: {tokens} tokens, Valkey        ", end="\r", flush=True)
+        tell(f"ttft: {tokens} tokens, Valkey")
         _, prompt = await _recompute(stage, key, prompts, "two", tokens, 1)
         spent[f"valkey_{tokens}"] = await _hits(stage, key, prompt, "valkey", "valkey", hits)
     spent |= await _hang(stage, key, prompts, valkey, min(hits, HANGS))
@@ -110,7 +111,7 @@ async def _hang(
     stage: Tiered, key: str, prompts: Prompts, valkey: ValkeyServers, times: int
 ) -> dict[str, list[float]]:
     """Prompts that lie in Valkey while it stands still, against fresh ones while it works."""
-    print("ttft: a store that hangs      ", end="\r", flush=True)
+    tell("ttft: a store that hangs")
     fresh: list[float] = []
     texts = []
     for number in range(times):

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from _progress import tell
 from _tiers_engine import Tiered, tiered
 
 from scopekv.cli.options import default_data_dir
@@ -71,7 +72,7 @@ class Victim:
             self.ttft_ms.append(timed.ttft_ms)
             if at % TURNS_MAX and timed.cached_tokens < timed.input_tokens - 100:
                 self.lowest.append((timed.cached_tokens, timed.input_tokens))
-            print(f"turn {turn + 1}/{turns}, hit rate {self.hit_rate:.1%}", end="\r", flush=True)
+            tell(f"turn {turn + 1}/{turns}, hit rate {self.hit_rate:.1%}")
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
@@ -136,7 +137,6 @@ if __name__ == "__main__":
     options = parser.parse_args()
     data_dir = Path(os.environ.get("SCOPEKV_DATA_DIR") or default_data_dir()).absolute()
     figures = uvloop.run(main(options, data_dir))
-    print()
     for name, value in figures.items():
         shown = f"{value:.4f}" if isinstance(value, float) else value
         print(f"{name:36} {shown:>12}")

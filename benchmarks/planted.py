@@ -16,7 +16,6 @@ import argparse
 import json
 import logging
 import multiprocessing
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from typing import Any
 import msgspec
 import uvloop
 from _planted_audits import AUDITS, FLOODING, Run
+from _progress import tell
 
 from scopekv.audit.results import AuditResult, Verdict
 from scopekv.cli.options import default_data_dir
@@ -96,7 +96,7 @@ async def plant(kind: str, runs: int) -> Kind:
         found.seconds += time.monotonic() - began
         if not caught:
             found.missed.append({"seed": seed, "broken_instead": what})
-        print(f"{kind} {found.caught}/{found.runs}   ", end="\r", file=sys.stderr, flush=True)
+        tell(f"{kind} {found.caught}/{found.runs}")
     return found
 
 
@@ -112,7 +112,7 @@ async def clean(runs: int) -> dict[str, Any]:
                 wrong |= dict.fromkeys(_names(result, verdict), verdict.value)
         if wrong:
             alarms.append({"seed": seed, "checks": wrong})
-        print(f"clean {seed - 1000}/{runs}, {len(alarms)} false alarms", end="\r", file=sys.stderr)
+        tell(f"clean {seed - 1000}/{runs}, {len(alarms)} false alarms")
     broken = [one for one in alarms if Verdict.BROKEN.value in one["checks"].values()]
     return {
         "clean_runs": runs,

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from _progress import tell
 
 from scopekv.cli.benchmark.requests import Target, Timed, target
 from scopekv.cli.benchmark.stages import EngineChoice, engine_running, stock_engine
@@ -143,7 +144,7 @@ async def measure(choice: EngineChoice, rounds: int) -> dict[str, float]:
                 bind(engine, cores[number % len(cores)])
             asks = [(ask_stock, stock), (ask_scoped, scoped)]
             await one_round(asks if number % 4 < 2 else asks[::-1])
-            print(f"round {number + 1}/{rounds}", end="\r", flush=True)
+            tell(f"round {number + 1}/{rounds}")
     return summary(stock, scoped, rounds)
 
 

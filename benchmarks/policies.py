@@ -27,6 +27,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from _progress import tell
+
 from scopekv.core.eviction import (
     GreedyDual,
     LearnedReuse,
@@ -100,7 +102,7 @@ def measure(name: str, policies: list[str], capacities: list[int]) -> list[dict[
         rates: dict[str, float] = {}
         seconds: dict[str, float] = {}
         for policy in dict.fromkeys(["lru", "optimal", *policies]):
-            print(f"{name}, {capacity} tokens, {policy} ...", end="\r", file=sys.stderr)
+            tell(f"{name}, {capacity} tokens, {policy} ...")
             walk, make = POLICIES[policy]
             begin = time.process_time()
             tally = replay(trace, make(blocks, trace), blocks, warm_up=len(trace) // 2, walk=walk)

@@ -34,6 +34,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from _progress import tell
+
 from scopekv.simulate.fleet.asking import workload_of
 from scopekv.simulate.fleet.tenants import TenantSpec
 from scopekv.simulate.prefix_cache import BlockHash, PrefixCache
@@ -242,7 +244,7 @@ def run(
                 mode.serve(sent)
         for name, mode in modes.items():
             found[name].append(mode.figures())
-        print(f"seed {seed + 1}/{seeds}", end="\r", flush=True)
+        tell(f"seed {seed + 1}/{seeds}")
     return {
         name: {
             figure: {

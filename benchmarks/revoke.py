@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from _progress import tell
 from _revoke_stage import Stage, real, servers, simulated
 from _revoke_trial import (
     GONE_SECONDS_MAX,
@@ -62,7 +63,7 @@ async def run(stage: Stage, trials: int, pace: Pace) -> dict[str, Any]:
             kind = pace.kinds[number % len(pace.kinds)]
             subject = subject_of(stage, kind, number, pace)
             await trial(stage, load, subject, admin, pace, tally)
-            print(f"trial {number + 1}/{trials}", end="\r", flush=True)
+            tell(f"trial {number + 1}/{trials}")
 
     loading = asyncio.create_task(load.run())
     try:

@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from _progress import tell
 from _router_clients import Bodies, call, closed_loop
 from _router_places import PEERS, SALTED, SCOPED, WORK, all_places, cpu_us, rss_mb
 from gateway import Place
@@ -107,14 +108,10 @@ def memory(place: Place, bodies: Bodies, prompts: int) -> dict[str, float | None
             count = min(1_000, until - done)
             requests = (place.request(bodies.make(SIZES[1], False)) for _ in range(count))
             done += asyncio.run(closed_loop(place.port, CONNECTIONS, requests))
-            say(f"memory: {place.name} {done:,} of {prompts:,} prompts")
+            tell(f"memory: {place.name} {done:,} of {prompts:,} prompts")
         whole = done >= (RSS_AT if name == "rss_mb_13k" else 100_000)
         found[name] = round(rss_mb(place.pid), 1) if whole else None
     return found
-
-
-def say(text: str) -> None:
-    print(f"\r{text:70}", end="", file=sys.stderr, flush=True)
 
 
 def median_difference(one: Sequence[float], other: Sequence[float]) -> float:
@@ -167,14 +164,14 @@ def measure(options: argparse.Namespace, model: Path) -> dict[str, Any]:
     rss: dict[str, dict[str, float | None]] = {}
     with all_places(model, options.routers, bodies.make(SIZES[0], False)) as places:
         for number in range(options.rounds):
-            say(f"round {number + 1} of {options.rounds}: one call at a time")
+            tell(f"round {number + 1} of {options.rounds}: one call at a time")
             latency(cells, places, bodies, options.calls)
-            say(f"round {number + 1} of {options.rounds}: {CONNECTIONS} connections")
+            tell(f"round {number + 1} of {options.rounds}: {CONNECTIONS} connections")
             throughput(cells, places, bodies, options.requests)
         for place in places[1:]:
             if options.memory_prompts:
                 rss[place.name] = memory(place, bodies, options.memory_prompts)
-    say("")
+    tell("")
     rows = as_cells(cells, rss)
     show(rows, rss)
     return {

@@ -33,6 +33,7 @@ from typing import Any
 
 import _routing_kill
 import uvloop
+from _progress import tell
 from _router_places import PEERS, interpreter
 from _routing_engines import Engine, EngineMaker
 from _routing_predict import calibrated, predicted
@@ -147,7 +148,7 @@ async def play(
         except ScopeKVError as error:
             errors += 1
             _say(f"{name}: {error}")
-        _progress(f"{name}: {len(found)}/{len(arrivals)}, token hit rate {_rate(found):.1%}")
+        tell(f"{name}: {len(found)}/{len(arrivals)}, token hit rate {_rate(found):.1%}")
 
     async with asyncio.TaskGroup() as group:
         for arrival in arrivals:
@@ -197,7 +198,7 @@ async def scoped_engines(bench: Bench, maker: EngineMaker, options: argparse.Nam
                 await bench.route(name, engines, router)
         if "kill" not in bench.parts:
             return
-        _progress("kill: steady requests")
+        tell("kill: steady requests")
         bench.kill = await _routing_kill.measure(
             world,
             engines,
@@ -262,11 +263,7 @@ def save(bench: Bench, file: Path | None) -> None:
 
 
 def _say(line: str) -> None:
-    print(f"\r{line:78}", file=sys.stderr)
-
-
-def _progress(line: str) -> None:
-    print(f"\r{line:78}", end="", file=sys.stderr, flush=True)
+    print(f"{line:78}", file=sys.stderr)
 
 
 async def main(options: argparse.Namespace, parts: Sequence[str]) -> None:

@@ -21,6 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from _progress import tell
+
 from scopekv.adapters.ed25519 import TicketSigner, verifier
 from scopekv.adapters.registry import open_registry
 from scopekv.adapters.root_key import FileKeyWrapper
@@ -40,6 +42,7 @@ from scopekv.store.scope_keys import Retention, ScopeEpoch
 ENGINE_BLOCK_TOKENS = 16  # vLLM's default on GPUs
 HOST_TOKENS = 2_000_000  # 256 GiB at 128 KiB a token
 SCOPES = 400
+TOLD = 25_600  # requests between two tellings
 PER_INSTANCE_RATE = 0.35  # conversations a second: an A100 at half its time in prefill
 
 
@@ -73,6 +76,11 @@ class Watched:
         self.inner.ended(job, now)
 
 
+def _told(done: int) -> None:
+    if done % TOLD == 0:
+        tell(f"{done:,}")
+
+
 def sample(instances: int, users: int, requests: int) -> dict[str, Any]:
     """Run the fleet; rates are per second of virtual time, while requests arrive."""
     made = Synthetic(
@@ -87,7 +95,7 @@ def sample(instances: int, users: int, requests: int) -> dict[str, Any]:
     fleet = fleet_for(plan, workload)
     fleet.route = route = Watched(fleet.route)
     began = time.process_time()
-    fleet.run(workload.requests(), lambda done: print(f"\r{done:,}", end="", file=sys.stderr))
+    fleet.run(workload.requests(), _told)
     seconds = max(request.at_seconds for request in workload.requests())
     counts = fleet.counts
     factor = made.block_tokens / ENGINE_BLOCK_TOKENS
