@@ -77,6 +77,17 @@ async def test_streams_and_every_api_are_remembered(stage: Stage, keys: Keys) ->
         assert told["compared_with"] == id_of(answer)
 
 
+async def test_a_prompt_of_ids_is_read_to_the_token(stage: Stage, keys: Keys) -> None:
+    ids = list(range(400, 540))
+    body = {"model": stage.model.name, "max_tokens": 2, "prompt": ids}
+    for more in ([], [7, 8]):
+        asked = body | {"prompt": ids + more}
+        answer = await stage.client.send("POST", "/v1/completions", asked, key=keys["ann"])
+    told = await explained(stage, keys["ann"], request_id=id_of(answer))
+    assert (told["prompt_tokens"], told["causes"]) == (142, [])
+    assert told["cached_tokens"] == told["expected_tokens"] == 128
+
+
 async def test_what_became_of_the_blocks(stage: Stage, keys: Keys) -> None:
     prompt = text_of("evicted", 100)
     await stage.client.chat(keys["bob"], prompt)

@@ -165,8 +165,6 @@ def _requests(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         path = one.get("api") or batched or _api_of(body)
         if not isinstance(path, str) or path not in APIS:
             raise Misuse(f"{file}:{number}: no such API; it takes {', '.join(APIS)}")
-        if path == COMPLETIONS_API.path and not isinstance(body.get("prompt"), str):
-            raise Misuse(f"{file}:{number}: a prompt that is not one text cannot be compared")
         yield number, path, {"model": "", **body}
 
 

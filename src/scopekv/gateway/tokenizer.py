@@ -31,8 +31,6 @@ OWNERS_MAX = 256
 _LOOK_AHEAD_CHARS = 4
 _WINDOW_CHARS = 400
 _PROBES = ("", " a", "\n\nb", "1", ".", "é", "  x", "'s")
-
-
 _NOTHING = Tokens(b"", b"")
 
 
@@ -97,6 +95,10 @@ class PromptTokenizer:
             count += len(token)
             position = stop
         return Tokens.join(pieces), tuple(token_ends)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What the ids say, added tokens too; nothing for one that the model does not have."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def _capped_whole(
         self, text: str, encoding: Encoding, stretches: Sequence[Stretch], counts: tuple[int, ...]
@@ -239,14 +241,12 @@ class PromptTokenizer:
 
         What follows can change a document's last tokens; those would tell its readers of it.
         """
-        capped = []
-        for stretch, end, count in zip(stretches, ends, counts, strict=False):
-            if stretch.fixed and count:
-                alone, _ = self._encode(text[:end], (), {})
-                capped.append(min(count, common(alone, ids)))
-            else:
-                capped.append(count)
-        return tuple(capped)
+        return tuple(
+            min(count, common(self._encode(text[:end], (), {})[0], ids))
+            if stretch.fixed and count
+            else count
+            for stretch, end, count in zip(stretches, ends, counts, strict=False)
+        )
 
     def _seen_by(self, owner: Hashable) -> dict[str, list[int]]:
         """The words kept for an owner; the owner that was away longest makes room."""

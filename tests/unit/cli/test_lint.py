@@ -62,6 +62,7 @@ def test_every_api_in_one_file(model_dir: Path, tmp_path: Path) -> None:
         {"model": "m", "input": text},
         {"api": "/v1/messages", "body": {"messages": [{"role": "user", "content": text}]}},
         chat(text, "hi"),
+        {"model": "m", "prompt": [1, 2]},
     ]
     file = tmp_path / "all.json"
     file.write_text(json.dumps(bodies))
@@ -92,7 +93,7 @@ def test_files_as_other_programs_write_them(model_dir: Path, tmp_path: Path) -> 
         ("[1]", ":1: a request must be"),
         ('{"api": "/v2", "body": {}}', ":1: no such API"),
         ('{"api": ["/v2"], "body": {}}', ":1: no such API"),
-        ('{"model": "m", "prompt": [1, 2]}', ":1: a prompt that is not one text"),
+        ('{"model": "m", "prompt": [[1, 2], [3]]}', ":1: only one prompt"),
         ('\n{"prompt": "\\ud800"}', ":2: not JSON in UTF-8"),
         ("\n\n", "no request is in it"),
         ("[]", "no request is in it"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,9 @@ from scopekv.cli.lint import YOU
 from scopekv.core.explaining import Diagnosis, MissCause, diagnose
 from scopekv.core.policy import Document
 from scopekv.core.scopes import Audience
+from scopekv.errors import Misuse
 from scopekv.gateway.apis import APIS
-from scopekv.gateway.apis.chat import CHAT_API
+from scopekv.gateway.apis.chat import CHAT_API, COMPLETIONS_API
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.explaining import read_prompt
 from scopekv.gateway.model_text import read_model_text
@@ -124,3 +126,39 @@ def test_documents_of_others_cost_no_time_that_could_tell(text: ModelText) -> No
     object.__setattr__(one, "text", None)  # any look at it would raise
     api = APIS[CHAT]
     assert read_prompt(api, api.check(chat(RULES, "hi")), text, caller).documents == ()
+
+
+COMPLETIONS = COMPLETIONS_API.path
+
+
+def test_ids_are_read_as_ids(text: ModelText) -> None:
+    """As the text that they say, and under no scope but the caller's own."""
+    before, after = (f"It is 10:{minute} now. {RULES}" for minute in (15, 16))
+    one, other = ({"model": "m", "prompt": given} for given in (before, after))
+    said = [read_prompt(COMPLETIONS_API, body, text, YOU) for body in (one, other)]
+    ids = [{"model": "m", "prompt": list(prompt.token_ids)} for prompt in said]
+    first, second = (read_prompt(COMPLETIONS_API, body, text, YOU) for body in ids)
+    assert [list(prompt.token_ids) for prompt in (first, second)] == [
+        body["prompt"] for body in ids
+    ]
+    found, told = diagnose(first, second, BLOCK), compared(text, one, other, COMPLETIONS)
+    assert found.causes == told.causes
+    assert [cause.code for cause in found.causes] == [MissCause.TIME]
+    assert [scope for _, scope in first.segments] == [YOU.private]
+    assert compared(text, ids[0], ids[0], COMPLETIONS).causes == ()
+
+
+@pytest.mark.parametrize("prompt", ["a text", [5, 6, 7]])
+def test_a_list_of_one_prompt_is_that_prompt(text: ModelText, prompt: str | list[int]) -> None:
+    bare, listed = ({"model": "m", "prompt": given} for given in (prompt, [prompt]))
+    found = [read_prompt(COMPLETIONS_API, body, text, YOU).token_ids for body in (bare, listed)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [[], ["one", "two"], [[1, 2], [3]], [1, "two"], [True, False], [-1], [1 << 32], [[]], [[[1]]]],
+)
+def test_several_prompts_and_what_is_none_are_refused(text: ModelText, prompt: list[Any]) -> None:
+    with pytest.raises(Misuse, match="only one prompt"):
+        read_prompt(COMPLETIONS_API, {"model": "m", "prompt": prompt}, text, YOU)

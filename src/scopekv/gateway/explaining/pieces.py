@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from scopekv.core.explaining import Kind, Piece, ReadPrompt
 from scopekv.core.policy import may_read
 from scopekv.core.scopes import Narrowing
 from scopekv.core.segments import Segment
+from scopekv.errors import Misuse
 from scopekv.gateway.apis import Api
 from scopekv.gateway.apis.chat import CHAT_API
 from scopekv.gateway.prompts import (
@@ -25,6 +25,7 @@ from scopekv.gateway.prompts import (
 from scopekv.gateway.template import Message
 from scopekv.gateway.tokens import Stretch
 
+_IDS_END = 1 << 32
 _KINDS = {
     "system": Kind.SYSTEM,
     "user": Kind.USER,
@@ -42,15 +43,7 @@ def read_prompt(api: Api, body: Mapping[str, Any], model: ModelText, caller: Cal
     paths = api.paths(dict(body))
     caller = _narrowed(caller, body)
     if api.chat is None:
-        given = body["prompt"]
-        prompt = (
-            completion_prompt(given, caller, model)
-            if isinstance(given, str)
-            else private_prompt(caller)
-        )
-        text = given if isinstance(given, str) else json.dumps(given)
-        pieces = [(Kind.USER, paths[0], text)]
-        return _read(name, pieces, model, (), caller, prompt.segments, special=True)
+        return _completion(name, paths[0], body["prompt"], model, caller)
     asked = api.chat(dict(body))
     chat = rendered_chat(asked, model)
     pieces = []
@@ -70,6 +63,27 @@ def read_prompt(api: Api, body: Mapping[str, Any], model: ModelText, caller: Cal
             pieces.append((role, paths[index], chat.rendered.contents[index]))
     segments = chat_prompt(asked, caller, model).segments
     return _read(name, pieces, model, chat.tools or (), caller, segments, special=False)
+
+
+def _completion(
+    name: str, path: str, given: str | list[Any], model: ModelText, caller: Caller
+) -> ReadPrompt:
+    """A plain prompt. Lists share nothing, as in `gateway.reading`; ids are read as ids."""
+    if isinstance(given, str):
+        segments = completion_prompt(given, caller, model).segments
+        pieces = [(Kind.USER, path, given)]
+        return _read(name, pieces, model, (), caller, segments, special=True)
+    segments = private_prompt(caller).segments
+    if len(given) == 1 and isinstance(given[0], str | list):
+        (given,) = given
+    if isinstance(given, str):
+        pieces = [(Kind.USER, path, given)]
+        return _read(name, pieces, model, (), caller, segments, special=True)
+    if not given or not all(type(one) is int and 0 <= one < _IDS_END for one in given):
+        raise Misuse("only one prompt can be compared: a text, or token ids from 0 on")
+    piece = Piece(Kind.USER, path, model.tokenizer.text(given), len(given))
+    bounds = tuple((segment.end, segment.scope) for segment in segments)
+    return ReadPrompt(name, (piece,), given, segments=bounds)
 
 
 def _narrowed(caller: Caller, body: Mapping[str, Any]) -> Caller:
