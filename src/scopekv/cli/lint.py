@@ -26,6 +26,7 @@ from scopekv.gateway.apis.chat import CHAT_API, COMPLETIONS_API
 from scopekv.gateway.apis.responses import RESPONSES_API
 from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.explaining import read_prompt, shown
+from scopekv.gateway.explaining.media import without_media
 from scopekv.gateway.model_text import read_model_text
 from scopekv.gateway.prompts import Caller, ModelText
 from scopekv.simulate.model import SimulatedModel
@@ -37,12 +38,16 @@ _QUIET = frozenset({MissCause.COLD, MissCause.BELOW_MINIMUM})
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Found:
-    """One request of a file: where it stands, what it is compared with, what was found."""
+    """One request of a file: where it stands, what it is compared with, what was found.
+
+    `media`: parts that are no text, each read as a word.
+    """
 
     file: str
     line: int
     against: int | None
     diagnosis: Diagnosis
+    media: int
 
 
 @click.command()
@@ -96,7 +101,8 @@ def lint(
     What can come from the cache is what an engine reads that has computed the requests before,
     exact for this template, tokenizer and block size, one caller, an organisation's usual rules
     and no published documents; blocks of answers come on top. "user" narrows as it does when it is
-    sent.
+    sent. Images and other parts that are no text are compared, as a few tokens each: how many they
+    are only an engine knows.
     """
     console = Console(stderr=True)
     try:
@@ -133,7 +139,8 @@ def _linted(
     ):
         try:
             api = APIS[path]
-            later = read_prompt(api, api.check(body), text, YOU)
+            readable, media = without_media(api, api.check(body))
+            later = read_prompt(api, readable, text, YOU)
         except Misuse as error:
             raise Misuse(f"{file}:{line}: {error}") from error
         best: tuple[int | None, Diagnosis] | None = None
@@ -142,7 +149,7 @@ def _linted(
             if best is None or diagnosis.common_tokens > best[1].common_tokens:
                 best = (number, diagnosis)
         against, diagnosis = best or (None, diagnose(None, later, block_size))
-        yield _Found(str(file), line, against, diagnosis)
+        yield _Found(str(file), line, against, diagnosis, media)
         before.append((line, later))
 
 
@@ -188,7 +195,8 @@ def _causes(one: _Found) -> Sequence[Any]:
 
 
 def _row(one: _Found) -> dict[str, Any]:
-    place = {"file": one.file, "line": one.line, "compared_with_line": one.against}
+    place: dict[str, Any] = {"file": one.file, "line": one.line, "compared_with_line": one.against}
+    place["media"] = one.media
     return place | shown(one.diagnosis, cached=None, prefill=None)
 
 
@@ -196,7 +204,9 @@ def _print(found: Sequence[_Found]) -> None:
     """As compilers do, one paragraph a request: no column is too narrow for a path or advice."""
     for one in found:
         expected, tokens = one.diagnosis.expected_tokens, one.diagnosis.prompt_tokens
-        click.echo(f"{one.file}:{one.line}: {expected} of {tokens} tokens can come from the cache")
+        media = f"; not text, a few tokens each: {one.media} parts" if one.media else ""
+        counts = f"{expected} of {tokens} tokens can come from the cache"
+        click.echo(f"{one.file}:{one.line}: {counts}{media}")
         for cause in _causes(one):
             what = cause.code.value + ("" if cause.certainty is Certainty.CONFIRMED else " ?")
             where = f"{cause.path or 'template'}, token {cause.token}"

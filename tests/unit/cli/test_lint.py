@@ -70,6 +70,60 @@ def test_every_api_in_one_file(model_dir: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
+PIXELS = "data:image/png;base64,"
+IMAGES: dict[str, tuple[str, Any]] = {
+    "/v1/chat/completions": ("text", {"type": "image_url", "image_url": {"url": PIXELS}}),
+    "/v1/messages": ("text", {"type": "image", "source": {"type": "base64", "data": PIXELS}}),
+    "/v1/responses": ("input_text", {"type": "input_image", "image_url": PIXELS}),
+}
+
+
+@pytest.mark.parametrize("path", IMAGES)
+def test_a_message_is_read_to_its_end_whatever_images_are_in_it(
+    model_dir: Path, tmp_path: Path, path: str
+) -> None:
+    kind, image = IMAGES[path]
+    other = json.loads(json.dumps(image).replace("png", "gif"))
+    rules = text_of("lint images", 80)
+
+    def asked(image: Any, clock: str) -> dict[str, Any]:
+        parts = [image, {"type": kind, "text": f"It is {clock} now. {rules}"}]
+        said = [{"role": "user", "content": parts}]
+        name = "input" if path == "/v1/responses" else "messages"
+        return {"api": path, "body": {name: said, "max_tokens": 1}}
+
+    file = tmp_path / "log.json"
+    requests = [(image, "10:15"), (image, "10:15"), (image, "10:16"), (other, "10:15")]
+    file.write_text(json.dumps([asked(*one) for one in requests]))
+    rows = json.loads(run(model_dir, str(file), "--json").stdout)
+    assert [row["media"] for row in rows] == [1, 1, 1, 1]
+    assert [[cause["code"] for cause in row["causes"]] for row in rows[:3]] == [
+        ["cold"],
+        [],
+        ["time"],
+    ]
+    assert rows[3]["common_tokens"] < rows[2]["common_tokens"], "another image parts them first"
+    assert "a few tokens each: 1 parts" in run(model_dir, str(file)).output
+
+
+def test_media_in_results_of_tools_and_unknown_parts(model_dir: Path, tmp_path: Path) -> None:
+    _, image = IMAGES["/v1/messages"]
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [image]}
+    use = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    said = [
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result]},
+    ]
+    file = tmp_path / "log.json"
+    file.write_text(json.dumps([{"api": "/v1/messages", "body": {"messages": said}}]))
+    (row,) = json.loads(run(model_dir, str(file), "--json").stdout)
+    assert row["media"] == 1
+    odd = {"messages": [{"role": "user", "content": [{"type": "odd"}]}]}
+    file.write_text(json.dumps([odd]))
+    assert "log.json:1: a part that is not text" in run(model_dir, str(file)).output
+
+
 def test_files_as_other_programs_write_them(model_dir: Path, tmp_path: Path) -> None:
     """A byte order mark, CRLF, line separators inside texts, OpenAI's batch form."""
     text = text_of("lint forms", 80) + "\u2028\x85"
