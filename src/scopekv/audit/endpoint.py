@@ -12,6 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from scopekv.errors import Unavailable
+from scopekv.gateway.addresses import server_root
 from scopekv.gateway.http import ClientPool, Headers
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -89,7 +90,7 @@ class Endpoint:
     def __init__(
         self, url: str, *, timeout_seconds: float = 300.0, tls: ssl.SSLContext | None = None
     ) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
+        self.url = server_root(url)
         self._timeout = timeout_seconds
         self._pool = ClientPool(self.url, tls=tls)
 

@@ -18,6 +18,7 @@ import msgspec
 from scopekv.cli.benchmark.requests import Target, Timed, target
 from scopekv.cli.running import run
 from scopekv.errors import Unavailable
+from scopekv.gateway.addresses import server_root
 from scopekv.simulate.fleet.calibration import (
     Burst,
     Decoded,
@@ -101,7 +102,7 @@ def calibrate(url: str, out: Path, api_key_file: Path | None, **options: Any) ->
     key = os.environ.get("SCOPEKV_API_KEY", "")
     if api_key_file is not None:
         key = api_key_file.read_text("utf-8").strip()
-    asked = EngineAsked(url=url.rstrip("/"), key=key or "none", **options)
+    asked = EngineAsked(url=server_root(url), key=key or "none", **options)
 
     parent = out.absolute().parent
     if not os.access(parent, os.W_OK):

@@ -12,6 +12,7 @@ import click
 from scopekv.adapters.json_http import JsonHttp
 from scopekv.cli.options import json_option
 from scopekv.errors import ScopeKVError, Unavailable
+from scopekv.gateway.addresses import server_root
 
 SECONDS_MAX = 30.0
 _ANSWER = {"prompt_tokens", "common_tokens", "expected_tokens", "cached_tokens", "causes"}
@@ -60,7 +61,7 @@ def explain(
             "give a REQUEST_ID (the answer's header X-ScopeKV-Request), or --earlier and --later"
         )
     headers = {"Authorization": f"Bearer {key}"}
-    base = url.rstrip("/").removesuffix("/v1")
+    base = server_root(url)
     try:
         http = JsonHttp(base, what="the gateway", ca_file=None, timeout_seconds=SECONDS_MAX)
         with contextlib.closing(http):

@@ -15,6 +15,7 @@ from scopekv.core.blocks import Fingerprint
 from scopekv.core.circuit import Circuit
 from scopekv.core.reservations import InstanceLoad, Reservation
 from scopekv.errors import Misuse, NotFound, Unavailable
+from scopekv.gateway.addresses import server_root
 from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.http.client import ClientPool
 from scopekv.gateway.http.messages import Headers
@@ -38,6 +39,9 @@ class InstanceAddress:
     name: str
     url: str
     api_key: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", server_root(self.url))
 
 
 @dataclass(slots=True, repr=False, eq=False)

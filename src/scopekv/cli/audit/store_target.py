@@ -22,6 +22,7 @@ from scopekv.cli.options import registry_url
 from scopekv.core.scopes import Scope, ScopeKind
 from scopekv.engines.tiers import with_credentials
 from scopekv.errors import ConfigError
+from scopekv.gateway.addresses import server_root
 from scopekv.gateway.settings import GatewaySettings
 from scopekv.gateway.settings_file import read_settings
 
@@ -66,7 +67,7 @@ def target_of(given: Given, environment: dict[str, str]) -> StoreTarget:
     engines = _engines(given, settings)
     names, scopes = _registered(given, settings)
     pages = [MetricsPage(page, given.admin_key) for page in given.metrics]
-    pages += [MetricsPage(f"{one.url.removesuffix('/v1')}/metrics", one.key) for one in engines]
+    pages += [MetricsPage(f"{server_root(one.url)}/metrics", one.key) for one in engines]
     stores = _stores(given)
     media = sorted({medium_of(one) for one in stores})
     return StoreTarget(

@@ -80,7 +80,7 @@ async def _reached(instance: Instance) -> Finding | None:
                 "engine",
                 name,
                 f"{url}/v1/models answers {answer.status}: no vLLM seems to be there",
-                "correct `url`: the server's root, without /v1",
+                "correct `url`: the server's root, with or without /v1",
             )
     return None
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from scopekv.errors import ConfigError
+from scopekv.gateway.addresses import server_root
 
 MINUTES, HOUR = "5m", "1h"
 
@@ -51,6 +52,7 @@ class UpstreamSettings:
     ttl: str = MINUTES
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", server_root(self.base_url))
         what = f"[[upstreams]] {self.name!r}"
         if not self.name or not self.models or not all(self.models):
             raise ConfigError(f"{what} needs a name and at least one model")
@@ -97,7 +99,7 @@ class UpstreamSection(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     name: Annotated[str, Meta(description="A name of your choice, for logs and metrics.")]
     kind: Annotated[UpstreamKind, Meta(description="Whose API it speaks.")]
     base_url: Annotated[
-        str, Meta(description="Without the `/v1`: `https://api.openai.com`, say. https only.")
+        str, Meta(description="With or without `/v1`: `https://api.openai.com`, say. https only.")
     ]
     models: Annotated[
         list[str], Meta(description="Requests for these go there, even if an engine has them.")
