@@ -143,6 +143,50 @@ def test_timestamps_are_of_the_unit_that_is_said(tmp_path: Path) -> None:
     assert "leave --timestamps out" in call(str(csv), "--timestamps", "s").output
 
 
+def timed_file(folder: Path, *times: float) -> Path:
+    fields = {"input_length": 512, "output_length": 1, "hash_ids": [1]}
+    file = folder / "timed.jsonl"
+    file.write_text("".join(json.dumps({"timestamp": at, **fields}) + "\n" for at in times))
+    return file
+
+
+SECONDS = [number * 0.35 for number in range(60)]
+DOUBTED = [
+    ("s", SECONDS),
+    ("s", list(map(int, SECONDS))),
+    ("s", [1_750_000_000 + at for at in SECONDS]),
+    ("s", [1_750_000_000 + 9_000 * number for number in range(3)]),
+    ("us", [(1_750_000_000 + at) * 1e6 for at in SECONDS]),
+]
+
+
+@pytest.mark.parametrize(("unit", "times"), DOUBTED)
+def test_times_that_seem_to_be_of_another_unit_are_told_of(
+    tmp_path: Path, unit: str, times: list[float]
+) -> None:
+    file = timed_file(tmp_path, *times)
+    result = call(str(file), "--json")
+    assert json.loads(result.stdout)["trace_requests"] == len(times), "nothing is guessed"
+    assert f"If they are in {unit}: --timestamps {unit};" in result.stderr
+    assert len(result.stderr.strip().splitlines()) <= 2, "a warning is no broken line"
+    for said in (unit, "ms"):
+        assert "Warning" not in call(str(file), "--timestamps", said, "--json").stderr
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [0],
+        [0, 0, 0],
+        [at * 1000 for at in SECONDS],
+        [1_750_000_000_000 + 350 * number for number in range(60)],
+        [number * 25.5 for number in range(60)],
+    ],
+)
+def test_times_that_may_be_milliseconds_are_believed(tmp_path: Path, times: list[float]) -> None:
+    assert "Warning" not in call(str(timed_file(tmp_path, *times)), "--json").stderr
+
+
 def test_plots_are_drawn_and_named(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folder = tmp_path / "new" / "plots"

@@ -21,7 +21,6 @@ from scopekv.cli.simulate.spooling import spooled
 from scopekv.errors import ScopeKVError
 from scopekv.simulate.fleet.asking import (
     SWEEPABLE,
-    UNITS,
     Asked,
     check_senders,
     pairs,
@@ -36,6 +35,7 @@ from scopekv.simulate.fleet.plan import AS_BUILT, FleetPlan
 from scopekv.simulate.fleet.prices import Prices
 from scopekv.simulate.fleet.replay import replay
 from scopekv.simulate.fleet.workloads import Workload
+from scopekv.simulate.traces.units import UNITS
 
 _PIPE_COLUMNS = 110
 _folder = click.Path(file_okay=False, path_type=Path)
@@ -149,6 +149,8 @@ def simulate(
                 arrivals=pairs(arrivals, "arrivals"),
                 timestamps=timestamps,
             )
+            if workload.doubt:
+                progress.console.print(f"Warning: {workload.doubt}", markup=False, soft_wrap=True)
             check_senders(workload, asked, runs)
             found = _run_all(runs, workload, priced, progress, task)
             allowed = None

@@ -16,11 +16,12 @@ from scopekv.simulate.fleet.synthetic import Synthetic
 from scopekv.simulate.fleet.tenants import TenantSpec
 from scopekv.simulate.fleet.workloads import Conversations, Workload, article, from_trace, synthetic
 from scopekv.simulate.traces import Arrivals, Trace, TraceFormat, open_trace
+from scopekv.simulate.traces.lines import Lines
+from scopekv.simulate.traces.units import UNITS, unit_doubt
 
 BLOCK_TOKENS = 512
 _BLOCKS_MEAN = 128  # of a prompt: with more of them, blocks are counted in larger ones
 _REQUESTS_FIRST = 1000
-UNITS = {"s": 1, "ms": 1000, "us": 1_000_000}
 _TENANTS = ("orgs", "users", "public", "skew", "assign")
 SWEEPABLE = (
     *("instances", "engine-memory", *TIERS, "policy", "route", "isolation", "model"),
@@ -142,7 +143,8 @@ def workload_of(
 
     Where prompts have very many blocks, they are counted in larger ones, up to `BLOCK_TOKENS`,
     unless `block_tokens` says otherwise. Coding conversations share their tool definitions where
-    they have equally many tokens of them (`traces.weka`). `timestamps`: a unit of UNITS.
+    they have equally many tokens of them (`traces.weka`). `timestamps`: a unit of UNITS; None: as
+    the format says, with a doubt where the trace seems to have another.
     """
     begins = _arrivals(arrivals)
     name, _, rest = text.partition(":")
@@ -158,7 +160,10 @@ def workload_of(
         if trace.format is not TraceFormat.HASH_IDS:
             raise Misuse(f"the trace {text[:200]} has one unit of time: leave --timestamps out")
         trace = replace(trace, layout=replace(trace.layout, per_second=UNITS[timestamps]))
-    return from_trace(replace(trace, block_tokens=block_tokens or _wide(trace)), limit)
+    found = from_trace(replace(trace, block_tokens=block_tokens or _wide(trace)), limit)
+    if timestamps is None and trace.format is TraceFormat.HASH_IDS:
+        return replace(found, doubt=unit_doubt(Lines(trace.path), trace.layout.per_second))
+    return found
 
 
 def _wide(trace: Trace) -> int | None:

@@ -23,6 +23,7 @@ class Workload:
     """Requests that can be gone through again and again, and who sends them.
 
     `tenancy`: a new one for each pass, given what was asked for and a seed. `profile`: its counts.
+    `doubt`: what its reader should look at before believing a figure; empty: nothing.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Workload:
     profile: Profile
     block_tokens: int
     known_tenants: bool = False
+    doubt: str = ""
 
 
 def from_trace(trace: Trace, limit: int | None = None) -> Workload:
