@@ -86,7 +86,7 @@ class Search(Generic[K]):
             self._look_again()
             return
         # One alone beside all rivals is the asking account, which gave although it was behind them.
-        if crowded and (len(again) > 1 or self._rest_below):  # they compete anew
+        if crowded and len(again) > 1:  # they compete anew
             again.update(dict.fromkeys(rivals))
             rivals.clear()
         for name in again:
