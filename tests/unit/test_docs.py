@@ -33,6 +33,18 @@ def test_every_page_is_reached_from_the_index() -> None:
     assert [page.name for page in pages() if page not in named | of_a_folder | {index}] == []
 
 
+def test_what_the_program_sends_people_to_read_is_there() -> None:
+    """`see docs/PAGE.md for WHAT` in a message: the page says something of it."""
+    lost, found = [], 0
+    for file in (ROOT / "src").rglob("*.py"):
+        for page, what in re.findall(r"see (docs/\S+\.md) for ([\w-]+)", file.read_text("utf-8")):
+            found += 1
+            if what not in (ROOT / page).read_text("utf-8"):
+                lost.append(f"{file.relative_to(ROOT)}: {what} in {page}")
+    assert found
+    assert lost == []
+
+
 def test_headings_become_anchors_as_on_github() -> None:
     text = (
         "# Two `commands`\n## A, b - c\n```\n# none\n```\n# Two commands\n# [한국어](x.md) 문서\n"
