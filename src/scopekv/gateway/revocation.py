@@ -176,6 +176,7 @@ class Revoker:
         pause, began = PAUSE_SECONDS, time.monotonic()
         while not one.over.is_set():
             try:
+                one.lines = core.without(one.lines, self._names, self._clock())
                 left = [
                     self._ask(one, instance)
                     for instance in self._fleet.instances
