@@ -144,19 +144,24 @@ class PrefixesInFlight:
         return len(self._counts)
 
     def placed(self, name: str, prompt: Iterable[Mark]) -> None:
-        for mark in prompt:
-            counts = self._counts.setdefault(mark.id, {})
-            counts[name] = counts.get(name, 0) + 1
+        for _, mark_id in prompt:
+            counts = self._counts.get(mark_id)
+            if counts is None:
+                self._counts[mark_id] = {name: 1}
+            else:
+                counts[name] = counts.get(name, 0) + 1
 
     def ended(self, name: str, prompt: Iterable[Mark]) -> None:
         """Undo one `placed` with the same arguments."""
-        for mark in prompt:
-            counts = self._counts[mark.id]
-            counts[name] -= 1
-            if not counts[name]:
+        for _, mark_id in prompt:
+            counts = self._counts[mark_id]
+            left = counts[name] - 1
+            if left:
+                counts[name] = left
+            elif len(counts) > 1:
                 del counts[name]
-                if not counts:
-                    del self._counts[mark.id]
+            else:
+                del self._counts[mark_id]
 
     def tokens(self, prompt: Sequence[Mark]) -> Mapping[str, int]:
         """How many leading tokens of a prompt are on their way to each instance, or being made."""

@@ -135,6 +135,8 @@ class InstanceLoad:
 
     def _own_seconds(self, now: float) -> float:
         """What is late is expected to be late as much again, so a hanging instance gets dearer."""
+        if not self._waiting:
+            return 0.0
         self._advance(now)
         head = next(iter(self._waiting), None)
         if head is None:

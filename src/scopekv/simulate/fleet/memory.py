@@ -78,8 +78,10 @@ class Memory:
 
     def leading(self, names: Sequence[int], start: int = 0) -> int:
         """The end of the run of blocks that are here, from `start` on."""
-        here = self._here.__contains__
-        return start + len(list(takewhile(here, islice(names, start, None))))
+        here = self._here
+        if start == len(names) or names[start] not in here:  # of most tiers for most prompts
+            return start
+        return start + len(list(takewhile(here.__contains__, islice(names, start, None))))
 
     def missing(
         self, names: Sequence[int], entries: Sequence[Entry[int]], start: int
@@ -178,10 +180,14 @@ class Memory:
         self, names: Sequence[int], entries: Sequence[Entry[int]]
     ) -> tuple[list[int], list[int]]:
         """Keep what is here, and of the rest what fits: (new ones, what went)."""
-        new, made = self.missing(names, entries, self.leading(names))
-        if len(new) < len(names):
+        end = self.leading(names)
+        new, made = self.missing(names, entries, end)
+        here = names[:end]
+        if end + len(new) < len(names):  # some lie behind one that is not here
             lacking = frozenset(new)
-            self.touch([name for name in names if name not in lacking])
+            here = [name for name in names if name not in lacking]
+        if here:
+            self.touch(here)
         if not new:
             return [], []
         if not math.isinf(self._blocks) and len(new) > self._blocks:
