@@ -210,11 +210,11 @@ class LruPolicy(QueuePolicy[K]):
         """`unpin` each, in this order."""
         pins, order = self._pins, self._order
         for key in keys:
-            left = pins.pop(key, 0) - 1
-            if left > 0:
-                pins[key] = left
-            elif left == 0:
+            count = pins.pop(key, 0)
+            if count == 1:
                 order[key] = None
+            elif count:
+                pins[key] = count - 1
 
     def evict(
         self, size_bytes: int, account: bytes, protected: Collection[K] = ()

@@ -138,7 +138,7 @@ class PrefixesInFlight:
     """How many requests in flight on each instance share a prefix. Conservation: placed - ended."""
 
     def __init__(self) -> None:
-        self._counts: dict[MarkId, dict[str, int]] = {}
+        self._counts: dict[MarkId, dict[str, int] | str] = {}  # just its name: one request there
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -147,21 +147,22 @@ class PrefixesInFlight:
         for _, mark_id in prompt:
             counts = self._counts.get(mark_id)
             if counts is None:
-                self._counts[mark_id] = {name: 1}
-            else:
-                counts[name] = counts.get(name, 0) + 1
+                self._counts[mark_id] = name
+                continue
+            if isinstance(counts, str):
+                counts = self._counts[mark_id] = {counts: 1}
+            counts[name] = counts.get(name, 0) + 1
 
     def ended(self, name: str, prompt: Iterable[Mark]) -> None:
         """Undo one `placed` with the same arguments."""
         for _, mark_id in prompt:
             counts = self._counts[mark_id]
-            left = counts[name] - 1
-            if left:
-                counts[name] = left
-            elif len(counts) > 1:
+            if isinstance(counts, str) or (counts[name] == 1 and len(counts) == 1):
+                del self._counts[mark_id]
+            elif counts[name] == 1:
                 del counts[name]
             else:
-                del self._counts[mark_id]
+                counts[name] -= 1
 
     def tokens(self, prompt: Sequence[Mark]) -> Mapping[str, int]:
         """How many leading tokens of a prompt are on their way to each instance, or being made."""
@@ -170,7 +171,7 @@ class PrefixesInFlight:
             counts = self._counts.get(mark.id)
             if counts is None:
                 break
-            for name in counts:
+            for name in (counts,) if isinstance(counts, str) else counts:
                 found[name] = mark.end
         return found
 
@@ -178,6 +179,8 @@ class PrefixesInFlight:
         """The longest prefix that `least` requests in flight share: its end, and where they are."""
         for mark in reversed(prompt):
             counts = self._counts.get(mark.id)
+            if isinstance(counts, str):
+                counts = {counts: 1}
             if counts is not None and sum(counts.values()) >= least:
                 return mark.end, counts
         return 0, {}
