@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, NewType
 
@@ -33,6 +33,9 @@ class Mark(NamedTuple):
 
     end: int
     id: MarkId
+
+
+_AnyMark = tuple[int, Hashable]  # a `Mark` is one
 
 
 class Stretch(NamedTuple):
@@ -135,15 +138,18 @@ class SentPrefixes:
 
 
 class PrefixesInFlight:
-    """How many requests in flight on each instance share a prefix. Conservation: placed - ended."""
+    """How many requests in flight on each instance share a prefix. Conservation: placed - ended.
+
+    A prompt is its marks: any name of a prefix will do that can be a key.
+    """
 
     def __init__(self) -> None:
-        self._counts: dict[MarkId, dict[str, int] | str] = {}  # just its name: one request there
+        self._counts: dict[Hashable, dict[str, int] | str] = {}  # just its name: one request there
 
     def __len__(self) -> int:
         return len(self._counts)
 
-    def placed(self, name: str, prompt: Iterable[Mark]) -> None:
+    def placed(self, name: str, prompt: Iterable[_AnyMark]) -> None:
         for _, mark_id in prompt:
             counts = self._counts.get(mark_id)
             if counts is None:
@@ -153,7 +159,7 @@ class PrefixesInFlight:
                 counts = self._counts[mark_id] = {counts: 1}
             counts[name] = counts.get(name, 0) + 1
 
-    def ended(self, name: str, prompt: Iterable[Mark]) -> None:
+    def ended(self, name: str, prompt: Iterable[_AnyMark]) -> None:
         """Undo one `placed` with the same arguments."""
         for _, mark_id in prompt:
             counts = self._counts[mark_id]
@@ -164,23 +170,24 @@ class PrefixesInFlight:
             else:
                 counts[name] -= 1
 
-    def tokens(self, prompt: Sequence[Mark]) -> Mapping[str, int]:
+    def tokens(self, prompt: Sequence[_AnyMark]) -> Mapping[str, int]:
         """How many leading tokens of a prompt are on their way to each instance, or being made."""
         found: dict[str, int] = {}
-        for mark in prompt:
-            counts = self._counts.get(mark.id)
+        for end, mark_id in prompt:
+            counts = self._counts.get(mark_id)
             if counts is None:
                 break
             for name in (counts,) if isinstance(counts, str) else counts:
-                found[name] = mark.end
+                found[name] = end
         return found
 
-    def hot(self, prompt: Sequence[Mark], least: int) -> tuple[int, Mapping[str, int]]:
+    def hot(self, prompt: Sequence[_AnyMark], least: int) -> tuple[int, Mapping[str, int]]:
         """The longest prefix that `least` requests in flight share: its end, and where they are."""
-        for mark in reversed(prompt):
-            counts = self._counts.get(mark.id)
+        for end, mark_id in reversed(prompt):
+            counts = self._counts.get(mark_id)
             if isinstance(counts, str):
-                counts = {counts: 1}
-            if counts is not None and sum(counts.values()) >= least:
-                return mark.end, counts
+                if least <= 1:
+                    return end, {counts: 1}
+            elif counts is not None and sum(counts.values()) >= least:
+                return end, counts
         return 0, {}

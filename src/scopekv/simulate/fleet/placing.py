@@ -10,22 +10,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
 from typing import Protocol
 
 from scopekv.core.events import Medium, OuterTier, OuterTiers
 from scopekv.core.fetching import Run
 from scopekv.core.locations import LocationIndex, Reach
-from scopekv.core.prefixes import (
-    MARK_BYTES,
-    MARK_TOKENS,
-    MARKS_MAX,
-    Mark,
-    PrefixesInFlight,
-    mark_step,
-)
+from scopekv.core.prefixes import MARK_TOKENS, MARKS_MAX, PrefixesInFlight, mark_step
 from scopekv.core.reservations import InstanceLoad, Outcome
 from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, choose
 from scopekv.core.speeds import TierSpeed
@@ -41,7 +33,6 @@ _MEDIA = {
     "disk": Medium.DIRECTORY,
     REMOTE: Medium.VALKEY,
 }
-_MARK_MASK = (1 << 8 * MARK_BYTES) - 1
 _INDEX_BYTES = 1 << 30
 ROUTES = ("scopekv", "round-robin", "least-loaded", "random", "session")
 
@@ -214,13 +205,14 @@ def _candidate(
     return Candidate(name, queue, load.in_flight_of_all, load.curve(), there, crowd)
 
 
-def marks_of(job: Job) -> tuple[Mark, ...]:
-    """The marks of a prompt, as far apart as the gateway's, at ends of whole blocks."""
+def marks_of(job: Job) -> tuple[tuple[int, int], ...]:
+    """The marks of a prompt, as far apart as the gateway's, at ends of whole blocks.
+
+    The name of a block is that of the prefix up to its end.
+    """
     size, names = job.block_tokens, job.names
     lasts, tokens = _mark_ends(size, job.input_tokens // size)
-    ids = [(names[last] & _MARK_MASK).to_bytes(MARK_BYTES, "little") for last in lasts]
-    new: Callable[..., Mark] = tuple.__new__
-    return tuple(map(new, repeat(Mark), zip(tokens, ids, strict=True)))
+    return tuple(zip(tokens, [names[last] for last in lasts], strict=True))
 
 
 @lru_cache(maxsize=4096)
