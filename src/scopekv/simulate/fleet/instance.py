@@ -165,6 +165,7 @@ class Instance:
         self._queue_seconds = max(0.0, self._queue_seconds - self._expected.pop(job.number))
         if self.tiers.memories:
             self.tiers.offer(job)
+        job.entries = ()
         self._first(job)
         self._settle()
         if job.output_tokens <= 1:

@@ -147,7 +147,7 @@ class Memory:
         """
         policy = self.policy
         if isinstance(policy, LruPolicy):
-            policy.insert_all(names[::-1], entries[::-1])
+            policy.insert_all(names[::-1], _alike(entries))
         elif isinstance(policy, ScopedPolicy):
             policy.insert_all(names, entries)
         else:
@@ -161,7 +161,7 @@ class Memory:
     ) -> None:
         """`put` what of the blocks `kept` is not here, and `pin` all of `kept`."""
         if isinstance(self.policy, LruPolicy) and len(names) == len(kept):
-            self.policy.insert_all(names, entries, pinned=True)
+            self.policy.insert_all(names, _alike(entries), pinned=True)
             self.stored += len(names)
         else:
             self.put(names, entries)
@@ -209,3 +209,11 @@ class Memory:
             if gone is not None:
                 return gone
         return []
+
+
+def _alike(entries: Sequence[Entry[int]]) -> Sequence[Entry[int]]:
+    """One entry for all blocks of a prompt: least recently used reads no more of it than its size.
+
+    So the others are gone with the prompt, not looked up once more when its blocks are.
+    """
+    return [*entries[:1]] * len(entries)

@@ -139,7 +139,7 @@ class Scoped:
             streams=True,
         )
         self._in_flight.placed(choice.name, job.marks)
-        self.reasons[choice.reason.value] += 1
+        self.reasons[choice.reason] += 1
         return number
 
     def _candidates(self, job: Job, now: float) -> list[Candidate]:
