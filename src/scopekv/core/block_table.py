@@ -57,10 +57,15 @@ class BlockTable:
         """Count each of these once more under the bit; return how many found no room."""
         table, masks, more = self._table, self._masks, self._more
         room = self.blocks_max - len(self)
+        alone = masks.setdefault(bit, bit)
         new = left_out = after = 0
-        before = -1
+        before: int | None = None  # most blocks of a prompt are held alike
         for block_hash in hashes:
             mask = table.get(block_hash, 0)
+            if mask is before:
+                table[block_hash] = after
+                new += 1
+                continue
             if mask & bit:
                 copies = more.get((block_hash, bit), 0)
                 if copies or room > 0:
@@ -78,10 +83,11 @@ class BlockTable:
                     left_out += 1
                     continue
                 room -= 1
-            new += 1
-            if mask != before:  # most blocks of a prompt are held alike
+                table[block_hash] = alone
+            else:
                 before, after = mask, masks.setdefault(mask | bit, mask | bit)
-            table[block_hash] = after
+                table[block_hash] = after
+            new += 1
         self._sizes[bit] += new
         if len(masks) > MASKS_MAX:
             masks.clear()
@@ -91,10 +97,13 @@ class BlockTable:
         """Count each of these once less under the bit; return how many did not have it."""
         table, masks, more = self._table, self._masks, self._more
         unknown = gone = after = 0
-        before = -1
+        before: int | None = None
         for block_hash in hashes:
             mask = table.get(block_hash, 0)
-            if not mask & bit:
+            if mask is before and not more:
+                table[block_hash] = after
+                gone += 1
+            elif not mask & bit:
                 unknown += 1
             elif more and (copies := more.get((block_hash, bit), 0)):
                 if copies > 1:
@@ -106,8 +115,7 @@ class BlockTable:
                 if mask == bit:
                     del table[block_hash]
                     continue
-                if mask != before:
-                    before, after = mask, masks.setdefault(mask ^ bit, mask ^ bit)
+                before, after = mask, masks.setdefault(mask ^ bit, mask ^ bit)
                 table[block_hash] = after
         self._sizes[bit] -= gone
         return unknown

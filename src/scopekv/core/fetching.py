@@ -180,15 +180,16 @@ def _usable(runs: Sequence[Run], demand: Demand) -> tuple[tuple[_Leg, ...], Fetc
 
 
 def _points(legs: Sequence[_Leg], free_seconds: float) -> Iterator[tuple[int, float]]:
-    """(blocks, seconds to fetch them) where the best choice can lie."""
+    """(blocks, seconds to fetch them) where the best choice can lie, fewest first; some twice."""
     done, start = 0, 0.0
     for leg in legs:
         start += leg.latency_seconds
-        free = 0
+        yield done + 1, start + leg.block_seconds
         if free_seconds > start:
             free = int(min(leg.blocks, (free_seconds - start) / leg.block_seconds))
-        for count in sorted({1, free, min(free + 1, leg.blocks), leg.blocks} - {0}):
-            yield done + count, start + count * leg.block_seconds
+            for count in (free, min(free + 1, leg.blocks)) if free else ():
+                yield done + count, start + count * leg.block_seconds
+        yield done + leg.blocks, start + leg.blocks * leg.block_seconds
         done += leg.blocks
         start += leg.blocks * leg.block_seconds
 

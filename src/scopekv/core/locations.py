@@ -47,6 +47,15 @@ class Reach(NamedTuple):
     tiers: tuple[tuple[Medium, int], ...] = ()
 
 
+class _Held(NamedTuple):
+    """Bits of an instance's memory, and of its tiers, nearest first, with all who share each."""
+
+    engine: int
+    host: int
+    chunk_tokens: int
+    tiers: tuple[tuple[Medium, int], ...]
+
+
 class LocationIndex:
     """Short hashes to places. Changed and read in one thread."""
 
@@ -57,7 +66,7 @@ class LocationIndex:
         self._table = BlockTable(bytes_max // BLOCK_BYTES)
         self._bits: dict[str, list[int]] = {}
         self._tiers: dict[str, OuterTiers] = {}
-        self._places: dict[str, tuple[tuple[Medium, int], ...]] = {}  # see `_tiers_of`
+        self._held: dict[str, _Held] = {}  # see `_where`
         self._partial: set[str] = set()
 
     @property
@@ -82,7 +91,7 @@ class LocationIndex:
         """Know an instance from now on; it holds nothing. Nothing changes if it is known."""
         if name not in self._bits:
             self._bits[name] = [self._table.fresh() for _ in Medium]
-            self._places.clear()
+            self._held.clear()
 
     def forget(self, name: str) -> None:
         """The instance holds nothing from now on. Cost: none that grows with what it held."""
@@ -92,7 +101,7 @@ class LocationIndex:
 
     def told(self, name: str, tiers: OuterTiers | None) -> None:
         """Which tiers the instance has, and with whom it shares them. None: no host memory."""
-        self._places.clear()
+        self._held.clear()
         if tiers is None:
             self._tiers.pop(name, None)
         else:
@@ -100,7 +109,7 @@ class LocationIndex:
 
     def leave(self, name: str) -> None:
         """Forget the instance altogether."""
-        self._places.clear()
+        self._held.clear()
         self._tiers.pop(name, None)
         for bit in self._bits.pop(name, ()):
             self._table.retire(bit)
@@ -112,7 +121,7 @@ class LocationIndex:
         if self._table.size(bits[medium]):
             self._table.retire(bits[medium])
             bits[medium] = self._table.fresh()
-            self._places.clear()
+            self._held.clear()
 
     def size(self, name: str, medium: Medium) -> int:
         """How many distinct blocks a medium of the instance holds."""
@@ -157,60 +166,40 @@ class LocationIndex:
         that block on, tiers from the first chunk that host memory lacks. `block_tokens`: of a
         block. Cost: a dictionary look-up a block; for each instance, its chunks beyond the engine.
         """
-        wanted = tuple(names)
+        where = self._where()
+        wanted = [(name, where[name]) for name in names]
         masks = list(map(self._table.look_up, chain, repeat(0)))
-        engines, distinct = self._engine_ends(masks, wanted), set(masks)
+        engines, distinct = _engine_ends(masks, {held.engine for _, held in wanted}), set(masks)
         found: dict[str, Reach] = {}
         beyond: dict[int, int] = {}  # all bits of blocks after so many
         alike: dict[Any, Reach] = {}  # instances that hold the same there reach as far
-        for name in wanted:
-            engine, tiers, bits = engines[name], self._tiers.get(name), self._bits[name]
-            size = max(1, tiers.chunk_tokens // block_tokens) if tiers is not None else 1
+        for name, (bit, host, chunk_tokens, tiers) in wanted:
+            engine, size = engines[bit], chunk_tokens // block_tokens or 1
             start = engine - engine % size
-            if start not in beyond:
-                beyond[start] = reduce(or_, masks[start:], 0)
-            after = beyond[start]
-            places = [(one, held) for one, bit in self._tiers_of(name) if (held := bit & after)]
-            key = engine, size, bits[Medium.HOST] & after, tuple(places)
+            after = beyond.get(start)
+            if after is None:
+                after = beyond[start] = reduce(or_, masks[start:], 0)
+            places = [(m, own) for m, bits in tiers if (own := bits & after)] if after else ()
+            key = engine, size, host & after, tuple(places)
             reach = alike.get(key)
             if reach is None:
                 reach = alike[key] = _reach(masks, distinct, *key)
             found[name] = reach
         return found
 
-    def _engine_ends(self, masks: Sequence[int], names: Sequence[str]) -> dict[str, int]:
-        """Where engine memory ends: all instances at once, while any has the next block."""
-        owners = {self._bits[name][Medium.ENGINE]: name for name in names}
-        ends = dict.fromkeys(names, len(masks))
-        wanted = sum(owners)
-        for index, mask in enumerate(masks):
-            if mask & wanted != wanted:
-                missing = wanted & ~mask
-                wanted ^= missing
-                while missing:
-                    bit = missing & -missing
-                    missing ^= bit
-                    ends[owners[bit]] = index
-                if not wanted:
-                    break
-        return ends
-
-    def _tiers_of(self, name: str) -> tuple[tuple[Medium, int], ...]:
-        """The media of an instance's tiers, nearest first, with the bits of all who share each.
-
-        Kept until any instance, its tiers or one of its bits changes.
-        """
-        if not self._places:
+    def _where(self) -> dict[str, _Held]:
+        """Each instance's bits. Kept until any instance, its tiers or one of its bits changes."""
+        if not self._held:
             stores: dict[bytes, int] = {}
             for one, tiers in self._tiers.items():
                 for tier in filter(_is_shared, tiers.nearest):
                     stores[tier.store] = stores.get(tier.store, 0) | self._bits[one][tier.medium]
             for one, bits in self._bits.items():
-                nearest = self._tiers[one].nearest if one in self._tiers else ()
-                self._places[one] = tuple(
-                    (tier.medium, stores.get(tier.store, bits[tier.medium])) for tier in nearest
-                )
-        return self._places[name]
+                told = self._tiers.get(one)
+                size, outer = (told.chunk_tokens, told.nearest) if told is not None else (1, ())
+                nearest = tuple((t.medium, stores.get(t.store, bits[t.medium])) for t in outer)
+                self._held[one] = _Held(bits[Medium.ENGINE], bits[Medium.HOST], size, nearest)
+        return self._held
 
     def contents(self, name: str, medium: Medium) -> Counter[int]:
         """All blocks of a medium with how often each is held. Cost: a pass over the index."""
@@ -219,6 +208,22 @@ class LocationIndex:
     def tidy(self) -> bool:
         """Drop a slice of what was forgotten; return whether more is left."""
         return self._table.tidy()
+
+
+def _engine_ends(masks: Sequence[int], bits: Collection[int]) -> dict[int, int]:
+    """Where engine memory ends: all instances at once, while any has the next block."""
+    ends = dict.fromkeys(bits, len(masks))
+    wanted = sum(bits)
+    for index, mask in enumerate(masks):
+        if missing := wanted & ~mask:
+            wanted ^= missing
+            while missing:
+                bit = missing & -missing
+                missing ^= bit
+                ends[bit] = index
+            if not wanted:
+                break
+    return ends
 
 
 def _is_shared(tier: OuterTier) -> bool:
@@ -281,7 +286,7 @@ class Load:
             self.abandon()
             return
         old, index._bits[name] = index._bits[name], self._bits
-        index._places.clear()
+        index._held.clear()
         for bit in old:
             index._table.retire(bit)
         index._partial.discard(name)

@@ -112,28 +112,21 @@ class QueuePolicy(Generic[K]):
         self._entries: dict[K, Entry[K]] = {}
         self._order: OrderedDict[K, None] = OrderedDict()  # not the pinned ones
         self._pins: dict[K, int] = {}
-        self._used: dict[bytes, int] = {}
 
     def insert(self, key: K, entry: Entry[K]) -> None:
         if key in self._entries:
             raise Misuse("the block is cached already; touch it instead")
         self._entries[key] = entry
         self._order[key] = None
-        self._used[entry.account] = self._used.get(entry.account, 0) + entry.size_bytes
 
     def touch(self, key: K) -> None:
         if key in self._order:
             self._order.move_to_end(key)
 
     def remove(self, key: K) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is None:
-            return
+        self._entries.pop(key, None)
         self._order.pop(key, None)
         self._pins.pop(key, None)
-        self._used[entry.account] -= entry.size_bytes
-        if not self._used[entry.account]:
-            del self._used[entry.account]
 
     def pin(self, key: K) -> None:
         if key not in self._entries:
@@ -158,16 +151,19 @@ class QueuePolicy(Generic[K]):
         found: list[K] = []
         if size_bytes <= 0:
             return found
+        entries = self._entries
         for key in self._order:
             if key not in protected:
                 found.append(key)
-                size_bytes -= self._entries[key].size_bytes
+                size_bytes -= entries[key].size_bytes
                 if size_bytes <= 0:
                     return found
         return None
 
     def used_bytes(self, account: bytes | None = None) -> int:
-        return sum(self._used.values()) if account is None else self._used.get(account, 0)
+        """Cost: O(blocks), as it knows no shares."""
+        entries = self._entries.values()
+        return sum([one.size_bytes for one in entries if account in (None, one.account)])
 
     def keys(self) -> KeysView[K]:
         """A view of what is cached, always as it is now."""
@@ -193,14 +189,13 @@ class LruPolicy(QueuePolicy[K]):
         """
         if not self._entries.keys().isdisjoint(keys) or len(set(keys)) != len(keys):
             raise Misuse("the block is cached already; touch it instead")
-        self._entries.update(zip(keys, entries, strict=True))
-        if pinned:
-            self._pins.update(dict.fromkeys(keys, 1))
-        else:
-            self._order.update(dict.fromkeys(keys))
-        used = self._used
-        for account, size in bytes_of(entries):
-            used[account] = used.get(account, 0) + size
+        cached, pins, order = self._entries, self._pins, self._order
+        for key, entry in zip(keys, entries, strict=True):
+            cached[key] = entry
+            if pinned:
+                pins[key] = 1
+            else:
+                order[key] = None
 
     def pin_all(self, keys: Iterable[K]) -> None:
         """`pin` each."""
@@ -215,22 +210,18 @@ class LruPolicy(QueuePolicy[K]):
         """`unpin` each, in this order."""
         pins, order = self._pins, self._order
         for key in keys:
-            left = pins.pop(key, 0) - 1
-            if left > 0:
-                pins[key] = left
-            elif left == 0:
+            count = pins.pop(key, 0)
+            if count == 1:
                 order[key] = None
+            elif count:
+                pins[key] = count - 1
 
     def evict(
         self, size_bytes: int, account: bytes, protected: Collection[K] = ()
     ) -> list[K] | None:
         """`victims`, and `remove` of each."""
         victims = self.victims(size_bytes, account, protected)
-        entries, order, used = self._entries, self._order, self._used
+        entries, order = self._entries, self._order
         for key in victims or ():  # none is pinned
-            entry = entries.pop(key)
-            del order[key]
-            used[entry.account] -= entry.size_bytes
-            if not used[entry.account]:
-                del used[entry.account]
+            del entries[key], order[key]
         return victims

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, NewType
 
@@ -33,6 +33,9 @@ class Mark(NamedTuple):
 
     end: int
     id: MarkId
+
+
+_AnyMark = tuple[int, Hashable]  # a `Mark` is one
 
 
 class Stretch(NamedTuple):
@@ -135,44 +138,56 @@ class SentPrefixes:
 
 
 class PrefixesInFlight:
-    """How many requests in flight on each instance share a prefix. Conservation: placed - ended."""
+    """How many requests in flight on each instance share a prefix. Conservation: placed - ended.
+
+    A prompt is its marks: any name of a prefix will do that can be a key.
+    """
 
     def __init__(self) -> None:
-        self._counts: dict[MarkId, dict[str, int]] = {}
+        self._counts: dict[Hashable, dict[str, int] | str] = {}  # just its name: one request there
 
     def __len__(self) -> int:
         return len(self._counts)
 
-    def placed(self, name: str, prompt: Iterable[Mark]) -> None:
-        for mark in prompt:
-            counts = self._counts.setdefault(mark.id, {})
+    def placed(self, name: str, prompt: Iterable[_AnyMark]) -> None:
+        for _, mark_id in prompt:
+            counts = self._counts.get(mark_id)
+            if counts is None:
+                self._counts[mark_id] = name
+                continue
+            if isinstance(counts, str):
+                counts = self._counts[mark_id] = {counts: 1}
             counts[name] = counts.get(name, 0) + 1
 
-    def ended(self, name: str, prompt: Iterable[Mark]) -> None:
+    def ended(self, name: str, prompt: Iterable[_AnyMark]) -> None:
         """Undo one `placed` with the same arguments."""
-        for mark in prompt:
-            counts = self._counts[mark.id]
-            counts[name] -= 1
-            if not counts[name]:
+        for _, mark_id in prompt:
+            counts = self._counts[mark_id]
+            if isinstance(counts, str) or (counts[name] == 1 and len(counts) == 1):
+                del self._counts[mark_id]
+            elif counts[name] == 1:
                 del counts[name]
-                if not counts:
-                    del self._counts[mark.id]
+            else:
+                counts[name] -= 1
 
-    def tokens(self, prompt: Sequence[Mark]) -> Mapping[str, int]:
+    def tokens(self, prompt: Sequence[_AnyMark]) -> Mapping[str, int]:
         """How many leading tokens of a prompt are on their way to each instance, or being made."""
         found: dict[str, int] = {}
-        for mark in prompt:
-            counts = self._counts.get(mark.id)
+        for end, mark_id in prompt:
+            counts = self._counts.get(mark_id)
             if counts is None:
                 break
-            for name in counts:
-                found[name] = mark.end
+            for name in (counts,) if isinstance(counts, str) else counts:
+                found[name] = end
         return found
 
-    def hot(self, prompt: Sequence[Mark], least: int) -> tuple[int, Mapping[str, int]]:
+    def hot(self, prompt: Sequence[_AnyMark], least: int) -> tuple[int, Mapping[str, int]]:
         """The longest prefix that `least` requests in flight share: its end, and where they are."""
-        for mark in reversed(prompt):
-            counts = self._counts.get(mark.id)
-            if counts is not None and sum(counts.values()) >= least:
-                return mark.end, counts
+        for end, mark_id in reversed(prompt):
+            counts = self._counts.get(mark_id)
+            if isinstance(counts, str):
+                if least <= 1:
+                    return end, {counts: 1}
+            elif counts is not None and sum(counts.values()) >= least:
+                return end, counts
         return 0, {}

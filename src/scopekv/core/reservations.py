@@ -61,13 +61,14 @@ class InstanceLoad:
 
     __slots__ = (
         *("_curve", "_decode_seconds", "_decoding", "_floor_seconds", "_head_began", "_heard_at"),
-        *("_others", "_slow", "_speed", "_waiting", "_waiting_seconds"),
+        *("_others", "_slow", "_slowed", "_speed", "_waiting", "_waiting_seconds"),
     )
 
     def __init__(self, *, tokens_per_second: float = 10_000.0) -> None:
         self._speed = PrefillSpeed(tokens_per_second=tokens_per_second)
         self._curve = self._speed.curve()
         self._slow = 0.0
+        self._slowed: dict[int, PrefillCurve] = {}  # by what decodes beside, until more is learned
         self._waiting: dict[Reservation, None] = {}  # in the order in which they were placed
         self._waiting_seconds = 0.0
         self._head_began = -math.inf
@@ -106,13 +107,15 @@ class InstanceLoad:
         beside = self._decoding + self._others.decoding
         if not self._slow or not beside:
             return self._curve
-        factor = 1 + self._slow * beside
-        curve = self._curve
-        return PrefillCurve(
-            factor * curve.fixed_seconds,
-            factor * curve.token_seconds,
-            factor * curve.pair_seconds,
-        )
+        slowed = self._slowed.get(beside)
+        if slowed is None:
+            factor, curve = 1 + self._slow * beside, self._curve
+            slowed = self._slowed[beside] = PrefillCurve(
+                factor * curve.fixed_seconds,
+                factor * curve.token_seconds,
+                factor * curve.pair_seconds,
+            )
+        return slowed
 
     def queue_seconds(self, now: float) -> float:
         """Seconds until everything placed so far, by anybody, has its first token.
@@ -135,6 +138,8 @@ class InstanceLoad:
 
     def _own_seconds(self, now: float) -> float:
         """What is late is expected to be late as much again, so a hanging instance gets dearer."""
+        if not self._waiting:
+            return 0.0
         self._advance(now)
         head = next(iter(self._waiting), None)
         if head is None:
@@ -212,6 +217,7 @@ class InstanceLoad:
         computed = outcome.prompt_tokens - cached
         if not one.alone or seconds is None or seconds <= 0 or cached < 0 or computed < 1:
             return
+        self._slowed.clear()
         if one.beside and self._speed.samples >= _SURE_SAMPLES:
             share = (seconds / self._curve.seconds(cached, outcome.prompt_tokens) - 1) / one.beside
             self._slow += _SLOW_PACE * (min(max(0.0, share), _SLOW_MAX) - self._slow)

@@ -145,7 +145,7 @@ def _cost(candidate: Candidate, total: int) -> _Cost:
     """The last token is always computed, so there is prefill for what is cached whole, too."""
     queue, curve = candidate.queue_seconds, candidate.curve
     there = candidate.cached or _NOTHING
-    cached = min(there.tokens, total - 1)
+    cached = there.tokens if there.tokens < total else total - 1
     prefill = curve.seconds(cached, total)
     if not there.runs:
         return _Cost(candidate, queue + prefill, prefill, cached, fetches=False)

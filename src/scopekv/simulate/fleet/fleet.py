@@ -40,9 +40,7 @@ class Fleet:
         self.plan, self.counts, self.clock = plan, Counts(), Clock()
         self._tenancy, self._block_tokens, self._warm = tenancy, block_tokens, warm
         self.block_bytes = block_tokens * plan.speeds.kv_bytes_per_token
-        orgs, users = tenancy.orgs, tenancy.users
-        self._identities = Identities(plan.isolation, orgs=orgs, users=users)
-        self._everyones = Identities(Isolation.NONE, orgs=orgs, users=users)
+        self._identities = Identities(plan.isolation, orgs=tenancy.orgs, users=tenancy.users)
         self.allowed, self.oracle = Unlimited(), Unlimited()
         speeds = {tier: plan.speeds.speed_of(tier) for tier in plan.tiers}
         outer = outer_tiers(speeds, block_tokens, self.block_bytes)
@@ -125,10 +123,7 @@ class Fleet:
         if self._counted(job):
             self.counts.org_allowed[job.placed.tenant.org] += hit
         if self.plan.isolation is not Isolation.NONE:
-            everyones = self._everyones.name(
-                request.block_ids, job.placed.tenant, job.placed.layers
-            )
-            without = self.oracle.take(everyones, size, total)
+            without = self.oracle.take(request.block_ids, size, total)
         job.bounds = hit, without
 
     def bounds(self) -> tuple[Unlimited, Unlimited]:

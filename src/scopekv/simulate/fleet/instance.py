@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from scopekv.core.lru import Entry, entries_of
 from scopekv.simulate.fleet.clock import Clock
@@ -43,6 +44,7 @@ class Instance:
         self.number, self.memory, self.tiers = number, memory, tiers
         self.name = str(number)
         self._clock, self._speeds, self._curve = clock, speeds, speeds.prefill.curve()
+        self._step_seconds = cache(speeds.step_seconds)  # of at most `sequences_max`
         self._changed, self._first, self._done, self._rejected = changed, first, done, rejected
         self._ready: list[tuple[int, Job]] = []  # by arrival
         self._computing: Job | None = None
@@ -105,7 +107,7 @@ class Instance:
         self._computing, job.started_at = job, now
         computed = max(1, job.input_tokens - job.cached_tokens)
         steps = -(-computed // self._speeds.prefill.chunk_tokens)
-        seconds += steps * self._speeds.step_seconds(len(self._ends))
+        seconds += steps * self._step_seconds(len(self._ends))
         self.busy_seconds += seconds
         self._pace(steps / seconds if seconds > 0 else 0.0)
         self._clock.at(now + seconds, self._computed, job)
@@ -163,6 +165,7 @@ class Instance:
         self._queue_seconds = max(0.0, self._queue_seconds - self._expected.pop(job.number))
         if self.tiers.memories:
             self.tiers.offer(job)
+        job.entries = ()
         self._first(job)
         self._settle()
         if job.output_tokens <= 1:
@@ -206,7 +209,7 @@ class Instance:
             return
         self._begin()
         if self._computing is None:
-            step = self._speeds.step_seconds(len(self._ends))
+            step = self._step_seconds(len(self._ends))
             self._pace(1 / step if step else 0.0)
 
     def _end(self, job: Job) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scopekv.core.eviction import Entry
-from scopekv.core.prefixes import Mark
 from scopekv.core.reservations import Reservation
 from scopekv.simulate.fleet.tenants import Placed
 
@@ -48,7 +47,7 @@ class Job:
         self.fetched: list[tuple[int, int, str]] = []
         self.found: dict[str, int] = {}
         self.cached_tokens = 0
-        self.marks: tuple[Mark, ...] = ()
+        self.marks: tuple[tuple[int, int], ...] = ()  # see `placing.marks_of`
         self.reservation: Reservation | None = None
         self.instance: Instance | None = None
         self.ready_at = self.started_at = self.first_at = at

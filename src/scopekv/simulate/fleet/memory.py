@@ -78,8 +78,10 @@ class Memory:
 
     def leading(self, names: Sequence[int], start: int = 0) -> int:
         """The end of the run of blocks that are here, from `start` on."""
-        here = self._here.__contains__
-        return start + len(list(takewhile(here, islice(names, start, None))))
+        here = self._here
+        if start == len(names) or names[start] not in here:  # of most tiers for most prompts
+            return start
+        return start + len(list(takewhile(here.__contains__, islice(names, start, None))))
 
     def missing(
         self, names: Sequence[int], entries: Sequence[Entry[int]], start: int
@@ -145,7 +147,7 @@ class Memory:
         """
         policy = self.policy
         if isinstance(policy, LruPolicy):
-            policy.insert_all(names[::-1], entries[::-1])
+            policy.insert_all(names[::-1], _alike(entries))
         elif isinstance(policy, ScopedPolicy):
             policy.insert_all(names, entries)
         else:
@@ -159,7 +161,7 @@ class Memory:
     ) -> None:
         """`put` what of the blocks `kept` is not here, and `pin` all of `kept`."""
         if isinstance(self.policy, LruPolicy) and len(names) == len(kept):
-            self.policy.insert_all(names, entries, pinned=True)
+            self.policy.insert_all(names, _alike(entries), pinned=True)
             self.stored += len(names)
         else:
             self.put(names, entries)
@@ -178,10 +180,14 @@ class Memory:
         self, names: Sequence[int], entries: Sequence[Entry[int]]
     ) -> tuple[list[int], list[int]]:
         """Keep what is here, and of the rest what fits: (new ones, what went)."""
-        new, made = self.missing(names, entries, self.leading(names))
-        if len(new) < len(names):
+        end = self.leading(names)
+        new, made = self.missing(names, entries, end)
+        here = names[:end]
+        if end + len(new) < len(names):  # some lie behind one that is not here
             lacking = frozenset(new)
-            self.touch([name for name in names if name not in lacking])
+            here = [name for name in names if name not in lacking]
+        if here:
+            self.touch(here)
         if not new:
             return [], []
         if not math.isinf(self._blocks) and len(new) > self._blocks:
@@ -203,3 +209,11 @@ class Memory:
             if gone is not None:
                 return gone
         return []
+
+
+def _alike(entries: Sequence[Entry[int]]) -> Sequence[Entry[int]]:
+    """One entry for all blocks of a prompt: least recently used reads no more of it than its size.
+
+    So the others are gone with the prompt, not looked up once more when its blocks are.
+    """
+    return [*entries[:1]] * len(entries)

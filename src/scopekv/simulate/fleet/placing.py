@@ -17,7 +17,7 @@ from typing import Protocol
 from scopekv.core.events import Medium, OuterTier, OuterTiers
 from scopekv.core.fetching import Run
 from scopekv.core.locations import LocationIndex, Reach
-from scopekv.core.prefixes import MARK_TOKENS, MARKS_MAX, Mark, MarkId, PrefixesInFlight, mark_step
+from scopekv.core.prefixes import MARK_TOKENS, MARKS_MAX, PrefixesInFlight, mark_step
 from scopekv.core.reservations import InstanceLoad, Outcome
 from scopekv.core.routing import CROWD_FREE, CachedThere, Candidate, choose
 from scopekv.core.speeds import TierSpeed
@@ -33,7 +33,6 @@ _MEDIA = {
     "disk": Medium.DIRECTORY,
     REMOTE: Medium.VALKEY,
 }
-_MARK_BITS = 128
 _INDEX_BYTES = 1 << 30
 ROUTES = ("scopekv", "round-robin", "least-loaded", "random", "session")
 
@@ -140,7 +139,7 @@ class Scoped:
             streams=True,
         )
         self._in_flight.placed(choice.name, job.marks)
-        self.reasons[choice.reason.value] += 1
+        self.reasons[choice.reason] += 1
         return number
 
     def _candidates(self, job: Job, now: float) -> list[Candidate]:
@@ -178,8 +177,10 @@ class Scoped:
         medium = _MEDIA[place]
         if place == REMOTE:
             name = self._names[0]  # one store of all: whoever put a block there, all have it
-        self.index.remove(name, medium, gone)
-        self.index.add(name, medium, new)
+        if gone:
+            self.index.remove(name, medium, gone)
+        if new:
+            self.index.add(name, medium, new)
 
     def first_token(self, job: Job, now: float) -> None:
         if job.reservation is not None and job.instance is not None:
@@ -204,20 +205,19 @@ def _candidate(
     return Candidate(name, queue, load.in_flight_of_all, load.curve(), there, crowd)
 
 
-def marks_of(job: Job) -> tuple[Mark, ...]:
-    """The marks of a prompt, as far apart as the gateway's, at ends of whole blocks."""
+def marks_of(job: Job) -> tuple[tuple[int, int], ...]:
+    """The marks of a prompt, as far apart as the gateway's, at ends of whole blocks.
+
+    The name of a block is that of the prefix up to its end.
+    """
     size, names = job.block_tokens, job.names
-    ends = _mark_ends(size, job.input_tokens // size)
-    mask = (1 << _MARK_BITS) - 1
-    return tuple(
-        Mark(end * size, MarkId((names[end - 1] & mask).to_bytes(_MARK_BITS // 8, "little")))
-        for end in ends
-    )
+    lasts, tokens = _mark_ends(size, job.input_tokens // size)
+    return tuple(zip(tokens, [names[last] for last in lasts], strict=True))
 
 
 @lru_cache(maxsize=4096)
-def _mark_ends(size: int, blocks: int) -> tuple[int, ...]:
-    """After which of the whole blocks of a prompt a mark lies."""
+def _mark_ends(size: int, blocks: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(index of the block, tokens up to its end) where the marks of so many whole blocks lie."""
     ends: list[int] = []
     at = 0
     for end in range(1, blocks + 1):
@@ -225,4 +225,4 @@ def _mark_ends(size: int, blocks: int) -> tuple[int, ...]:
         if end * size >= at - at % step + step and len(ends) < MARKS_MAX:
             ends.append(end)
             at = end * size
-    return tuple(ends)
+    return tuple(end - 1 for end in ends), tuple(end * size for end in ends)

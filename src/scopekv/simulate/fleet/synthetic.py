@@ -28,7 +28,8 @@ DOCUMENT_TOKENS = 7.94, 1.23
 TURN_AGAIN = 0.297  # so that conversations have 1.42 turns
 ON_DOCUMENT = 0.11  # of conversations
 INPUT_TOKENS_MAX, ANSWER_TOKENS_MAX = 120_000, 2_000
-_OWN, _BLOCKS, _TURNS = 1 << 60, 1 << 20, 1 << 8
+_TURNS = 1 << 8
+_TEXT = (1 << 20) + _TURNS + 37  # ids of a text; odd, so that texts do not meet in tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ class _Conversation:
         self._tools, self._system = size, 0
         if document is not None:
             blocks = _document_blocks(made.seed, document, size)
-            self._shared += range((document + 1) * _BLOCKS, (document + 1) * _BLOCKS + blocks)
+            self._shared += range((document + 1) * _TEXT, (document + 1) * _TEXT + blocks)
             if _is_public(made.seed, document, made.public):
                 self._tools += blocks * size
             else:
@@ -125,11 +126,11 @@ class _Conversation:
         size, tokens = self._made.block_tokens, self._tokens
         answer = min(1 + int(self._dice.lognormvariate(*ANSWER_TOKENS)), ANSWER_TOKENS_MAX)
         whole, count = tokens // size, -(-tokens // size)
-        first = _OWN + self._session * _BLOCKS * _TURNS
+        first = (self._made.documents + 1 + self._session) * _TEXT + _TURNS
         ids = [*self._shared]
-        ids += [first + block * _TURNS for block in range(len(ids), whole)]
+        ids += range(first + len(ids), first + whole)
         if count > whole:  # not full yet: another block than when it is
-            ids.append(first + whole * _TURNS + 1 + self._last)
+            ids.append(first - 1 - self._last)
         self._tokens = min(tokens + answer, INPUT_TOKENS_MAX)
         return TracedRequest(
             at, tokens, answer, size, ids, self._session, self._tools, self._system

@@ -60,4 +60,4 @@ class Unlimited:
         return hit
 
     def _counts(self, name: int) -> bool:
-        return ((name * _ODD) & _MASK) >> (_BITS - self._shift) == 0
+        return ((hash(name) * _ODD) & _MASK) >> (_BITS - self._shift) == 0

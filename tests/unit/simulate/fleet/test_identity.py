@@ -102,3 +102,22 @@ def test_a_block_that_straddles_is_the_narrower_layers() -> None:
 def test_layers_nest() -> None:
     with pytest.raises(Misuse, match="layers nest"):
         Layers(3, 2)
+
+
+@given(
+    st.integers(-(1 << 130), 1 << 130),
+    st.integers(-300, 300),
+    st.integers(0, 99),
+    st.integers(0, 99),
+)
+def test_names_of_any_ids_are_apart(block: int, step: int, user: int, other: int) -> None:
+    identities = Identities(Isolation.USER, orgs=1, users=100)
+    (one,) = identities.name([block], Tenant(user, 0), Layers(0, 0))
+    (two,) = identities.name([block + step], Tenant(other, 0), Layers(0, 0))
+    assert (one == two) == (step == 0 and user == other)
+    assert (hash(one) == hash(two)) == (one == two)  # else tables go through them one by one
+
+
+def test_owners_are_no_more_than_can_be_told_apart() -> None:
+    with pytest.raises(Misuse, match="owners are more than"):
+        Identities(Isolation.USER, orgs=1, users=1 << 61)

@@ -23,10 +23,12 @@ def test_infinite_memory_counts_the_longest_prefix_and_a_partial_block_as_it_is(
     assert bound.token_hit_rate == 45 / 80
 
 
-def test_a_bound_that_outgrows_its_room_is_sampled_and_stays_near() -> None:
+@pytest.mark.parametrize("bits", [0, 61])
+def test_a_bound_that_outgrows_its_room_is_sampled_and_stays_near(bits: int) -> None:
+    """Whatever lies in the lower bits of names, as in those of `identity`."""
     exact, sampled = Unlimited(), Unlimited(blocks_max=2000)
     for turn in range(6000):
-        prompt = [turn % 1500 * 100 + block for block in range(10)]
+        prompt = [(turn % 1500 * 100 + block) << bits for block in range(10)]
         for bound in (exact, sampled):
             bound.take(prompt, 16, 160)
     assert exact.sampled == 1.0
