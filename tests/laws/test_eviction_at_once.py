@@ -21,8 +21,12 @@ LENT = Shares(CAPACITY, 0.0)  # no guarantee, so that none changes while blocks 
 class ByCost(Recency[int]):
     """By recency among what is alike; of unlike blocks, the cheaper."""
 
+    def insert(self, node: Node[int], entry: Entry[int], parent: Node[int] | None) -> None:
+        super().insert(node, entry, parent)
+        node.note_cost(entry)
+
     def value(self, node: Node[int]) -> Rank:
-        return node.entry.cost, node.used_at
+        return node.rate * node.size_bytes, node.used_at
 
 
 def one_by_one(policy: ScopedPolicy[int], size: int) -> list[int] | None:

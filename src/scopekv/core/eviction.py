@@ -94,11 +94,12 @@ class ScopedPolicy(Generic[K]):
                 node.children = absent.pop(key, 0)
             if before is not None and before.key == parent_key:
                 before.children += 1
-                order.insert(node, before)
+                order.insert(node, entry, before)
             else:
                 if before is not None:
                     self._enqueue(before)
-                order.insert(node, None if parent_key is None else self._continued(parent_key))
+                above = None if parent_key is None else self._continued(parent_key)
+                order.insert(node, entry, above)
             if lane is None or account != node.account or lane.name != (node.size_bytes, node.kind):
                 lane, account = self._lane_of(node), node.account
             lane.blocks += 1

@@ -25,26 +25,27 @@ class Node(Generic[K]):
     """
 
     __slots__ = (
-        *("account", "children", "entry", "key", "kind", "lane", "last", "parent", "pins"),
-        *("priority", "rank", "serial", "size_bytes", "stamp", "used_at", "uses"),
+        *("account", "children", "depth", "key", "kind", "lane", "last", "parent", "pins"),
+        *("priority", "rank", "rate", "serial", "size_bytes", "stamp", "used_at", "uses"),
     )
     lane: Lane[K]  # that counts it, from its insertion on
     rank: Rank  # set by its order at each use
-    priority: float  # what its order notes
+    priority: float  # from here on what an order notes
     last: Use
+    rate: float  # seconds of prefill a byte
+    depth: int
 
     def __init__(self, key: K, entry: Entry[K], serial: int) -> None:
-        self.key, self.entry = key, entry
-        self.account, self.parent, self.size_bytes = entry.account, entry.parent, entry.size_bytes
+        self.key, self.account, self.parent = key, entry.account, entry.parent
+        self.size_bytes = entry.size_bytes
         self.serial = self.used_at = serial  # of its first and its last use, over all blocks
         self.uses = 1
         self.pins = self.children = self.stamp = 0
         self.kind: tuple[int, ...] = ()
 
-    @property
-    def rate(self) -> float:
-        """Seconds of prefill a byte."""
-        return self.entry.cost / self.entry.size_bytes
+    def note_cost(self, entry: Entry[K]) -> None:
+        """For orders that look at it."""
+        self.rate, self.depth = entry.cost / entry.size_bytes, entry.depth
 
 
 class Order(Protocol[K]):
@@ -53,7 +54,7 @@ class Order(Protocol[K]):
     `value`: the least goes.
     """
 
-    def insert(self, node: Node[K], parent: Node[K] | None) -> None:
+    def insert(self, node: Node[K], entry: Entry[K], parent: Node[K] | None) -> None:
         """A block comes in below a parent, if that is cached: set its rank."""
 
     def touch(self, node: Node[K]) -> None:
@@ -77,14 +78,15 @@ class GreedyDual(Generic[K]):
     def __init__(self) -> None:
         self._clocks: dict[bytes, float] = {}
 
-    def insert(self, node: Node[K], parent: Node[K] | None) -> None:
+    def insert(self, node: Node[K], entry: Entry[K], parent: Node[K] | None) -> None:
         del parent
+        node.note_cost(entry)
         self.touch(node)
 
     def touch(self, node: Node[K]) -> None:
         """Equals go from the tail, then the older first."""
         node.priority = self._clocks.get(node.account, 0.0) + node.uses * node.rate
-        node.rank = node.priority, -node.entry.depth, node.serial
+        node.rank = node.priority, -node.depth, node.serial
 
     def evicted(self, nodes: Iterable[Node[K]]) -> None:
         for node in nodes:
@@ -101,8 +103,8 @@ class GreedyDual(Generic[K]):
 class Recency(Generic[K]):
     """What was used longest ago goes first."""
 
-    def insert(self, node: Node[K], parent: Node[K] | None) -> None:
-        del parent
+    def insert(self, node: Node[K], entry: Entry[K], parent: Node[K] | None) -> None:
+        del entry, parent
         node.rank = node.used_at
 
     def touch(self, node: Node[K]) -> None:
@@ -131,7 +133,8 @@ class LearnedReuse(Generic[K]):
         self._capacity, self._make = capacity_bytes, make
         self._models: dict[bytes, ReuseModel[K]] = {}
 
-    def insert(self, node: Node[K], parent: Node[K] | None) -> None:
+    def insert(self, node: Node[K], entry: Entry[K], parent: Node[K] | None) -> None:
+        node.note_cost(entry)
         model = self._models.get(node.account)
         if model is None:
             model = self._models[node.account] = self._make(self._capacity)
@@ -145,7 +148,7 @@ class LearnedReuse(Generic[K]):
     @staticmethod
     def _used(node: Node[K], use: Use) -> None:
         node.last, node.kind = use, use.kind
-        node.rank = use.at, -node.entry.depth, node.serial
+        node.rank = use.at, -node.depth, node.serial
 
     def evicted(self, nodes: Iterable[Node[K]]) -> None:
         for node in nodes:
