@@ -11,6 +11,7 @@ from typing import Any
 import anthropic
 import pytest
 import pytest_asyncio
+from anthropic.types import Message
 
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.explaining import diagnostics
@@ -19,7 +20,6 @@ from scopekv.simulate.stage import Stage, text_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Keys = dict[str, str]
-Message = anthropic.types.Message
 UNKNOWN = "msg_" + 24 * "0"
 
 
