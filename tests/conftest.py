@@ -15,6 +15,7 @@ from scopekv.gateway.model_text import Built
 from scopekv.gateway.model_text import built as read_template
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage
+from tests.prompt_tokenizers import PromptTokenizers
 
 Keys = dict[str, str]
 
@@ -51,19 +52,27 @@ def model(model_dir: Path) -> SimulatedModel:
     return SimulatedModel.load(model_dir, max_model_len=2048)
 
 
+@pytest.fixture(scope="session")
+def prompt_tokenizers() -> PromptTokenizers:
+    return PromptTokenizers()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def templates_read_once() -> Iterator[None]:
-    """Gateways of one run share what they make of an engine's template: a second of work each."""
+def templates_read_once(prompt_tokenizers: PromptTokenizers) -> Iterator[None]:
+    """Gateways of one run share what they make of an engine's texts: a second of work each."""
     made: dict[bytes, Built] = {}
 
     async def built(told: dict[str, Any]) -> Built:
-        name = msgspec.json.encode(told)
+        texts = {name: told[name] for name in told.keys() - {"models", "max_model_len"}}
+        name = msgspec.json.encode(texts, order="sorted")
         if name not in made:
             made[name] = await read_template(told)
         return made[name]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scopekv.gateway.health.built", built)
+        patch.setattr("scopekv.gateway.model_text.load_tokenizer", str)
+        patch.setattr("scopekv.gateway.model_text.PromptTokenizer", prompt_tokenizers.of)
         yield
 
 
