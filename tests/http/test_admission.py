@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import openai
 import pytest
 
 from scopekv.gateway.explaining import route
@@ -151,6 +150,8 @@ async def test_a_comparison_reads_no_more_than_it_may_cost(
 
 async def statuses(stage: ProvidersStage, name: str, count: int) -> list[int]:
     """Of so many requests at once, in the order of their ends."""
+    import openai
+
     found = []
 
     async def one(number: int) -> None:
