@@ -1,5 +1,6 @@
 """Fixtures that more than one folder of tests shares."""
 
+import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -111,6 +112,11 @@ _SLOW = (
     "unit/cli/test_lint",
     "http/test_doctor",
 )
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no garbage collection reads it again."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
