@@ -115,8 +115,12 @@ _SLOW = (
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: no garbage collection reads it again."""
+    """What was imported and collected stays to the end: no garbage collection reads it again.
+
+    And there are fewer of them: with what comes by default, they are a tenth of a run.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
