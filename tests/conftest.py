@@ -125,13 +125,14 @@ _SLOW = (
 )
 
 
-def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: no garbage collection reads it again.
-
-    And there are fewer of them: with what comes by default, they are a tenth of a run.
-    """
-    gc.freeze()
+def pytest_configure() -> None:
+    """Fewer garbage collections: as many as there are by default take a tenth of a run."""
     gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no garbage collection reads it again."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
