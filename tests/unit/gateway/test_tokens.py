@@ -147,11 +147,21 @@ def test_pieces_give_the_tokens_of_the_whole(make: Make, fresh: Fresh, variant: 
     law()
 
 
+STRADDLED = [("The end.\n", "    x"), (" with", "out"), ("<|im", "_end|>x")]
+
+
+@pytest.mark.parametrize(("document", "private"), STRADDLED)
+def test_the_small_vocabulary_has_tokens_that_straddle(
+    make: Make, document: str, private: str
+) -> None:
+    """The control of the next test."""
+    plain = make("own", SMALL)
+    alone = plain.encode(document).ids
+    assert plain.encode(document + private).ids[: len(alone)] != alone
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(
-    ("document", "private"),
-    [("The end.\n", "   x"), ("with", "out"), ("a ", " b"), ("é", "\u0301"), ("<|im", "_end|>x")],
-)
+@pytest.mark.parametrize(("document", "private"), [*STRADDLED, ("a ", " b"), ("é", "\u0301")])
 def test_a_token_that_straddles_a_boundary_is_private(
     make: Make, variant: str, document: str, private: str
 ) -> None:
