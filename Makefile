@@ -25,7 +25,7 @@ test: setup ## Run every test, real engine included
 check: setup ## Format, lint, types, import rules and the fast tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy --strict
+	@$(BIN)/mypy --strict -n 2
 	@$(BIN)/lint-imports
 	@$(BIN)/pytest -q -n 2 --dist loadscope -m "not engine and not slow" --hypothesis-profile=check \
 	  --ignore=tests/engine --ignore=tests/contracts

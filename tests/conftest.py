@@ -1,20 +1,23 @@
 """Fixtures that more than one folder of tests shares."""
 
+from __future__ import annotations
+
+import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 import pytest_asyncio
 from hypothesis import settings
 
-from scopekv.engines.model import ensure_model
-from scopekv.gateway.model_text import Built
-from scopekv.gateway.model_text import built as read_template
-from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.stage import Stage
+if TYPE_CHECKING:  # a second of whoever hands out the tests to workers and runs none
+    from scopekv.gateway.model_text import Built
+    from scopekv.simulate.model import SimulatedModel
+    from scopekv.simulate.stage import Stage
+    from tests.prompt_tokenizers import PromptTokenizers
 
 Keys = dict[str, str]
 
@@ -43,27 +46,43 @@ def data_dir() -> Path:
 def model_dir(data_dir: Path) -> Path:
     """The converted SmolLM2 folder; skips where the package with its weights is not installed."""
     pytest.importorskip("gguf", reason="needs the engine-cpu extra")
+    from scopekv.engines.model import ensure_model
+
     return ensure_model(data_dir)
 
 
 @pytest.fixture(scope="session")
 def model(model_dir: Path) -> SimulatedModel:
+    from scopekv.simulate.model import SimulatedModel
+
     return SimulatedModel.load(model_dir, max_model_len=2048)
 
 
+@pytest.fixture(scope="session")
+def prompt_tokenizers() -> PromptTokenizers:
+    from tests.prompt_tokenizers import PromptTokenizers
+
+    return PromptTokenizers()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def templates_read_once() -> Iterator[None]:
-    """Gateways of one run share what they make of an engine's template: a second of work each."""
+def templates_read_once(prompt_tokenizers: PromptTokenizers) -> Iterator[None]:
+    """Gateways of one run share what they make of an engine's texts: a second of work each."""
+    from scopekv.gateway.model_text import built as read_template
+
     made: dict[bytes, Built] = {}
 
     async def built(told: dict[str, Any]) -> Built:
-        name = msgspec.json.encode(told)
+        texts = {name: told[name] for name in told.keys() - {"models", "max_model_len"}}
+        name = msgspec.json.encode(texts, order="sorted")
         if name not in made:
             made[name] = await read_template(told)
         return made[name]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scopekv.gateway.health.built", built)
+        patch.setattr("scopekv.gateway.model_text.load_tokenizer", str)
+        patch.setattr("scopekv.gateway.model_text.PromptTokenizer", prompt_tokenizers.of)
         yield
 
 
@@ -72,6 +91,8 @@ async def stage(
     tmp_path_factory: pytest.TempPathFactory, model: SimulatedModel
 ) -> AsyncIterator[Stage]:
     """One stage for a file: its tests use prompts of their own, and leave it as they found it."""
+    from scopekv.simulate.stage import Stage
+
     async with Stage(tmp_path_factory.mktemp("stage"), model) as made:
         yield made
 
@@ -102,6 +123,16 @@ _SLOW = (
     "unit/cli/test_lint",
     "http/test_doctor",
 )
+
+
+def pytest_configure() -> None:
+    """Fewer garbage collections: as many as there are by default take a tenth of a run."""
+    gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no garbage collection reads it again."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

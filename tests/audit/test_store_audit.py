@@ -195,7 +195,7 @@ async def test_without_a_tier_behind_the_gateway_it_is_blind(
     empty = tmp_path / "elsewhere"
     empty.mkdir(mode=0o700)
     result = await place.audit(
-        replace(FAST, settle_seconds_max=0.5), stores=(f"directory={empty}",)
+        replace(FAST, settle_seconds_max=0.2), stores=(f"directory={empty}",)
     )
     assert check_of(result, "store.plaintext").verdict is Verdict.BLIND
     assert check_of(result, "store.scopes").verdict is Verdict.BLIND

@@ -42,11 +42,13 @@ def size_bytes(held: Any, seen: set[int] | None = None) -> int:
     return size + sum(size_bytes(part, seen) for part in inside)
 
 
-def test_what_was_sent_where_stops_growing_while_unique_prompts_go_on() -> None:
+@pytest.mark.parametrize("marks_max", [8192, pytest.param(65_536, marks=pytest.mark.slow)])
+def test_what_was_sent_where_stops_growing_while_unique_prompts_go_on(marks_max: int) -> None:
     dice = random.Random(5)
-    memory, flight = SentPrefixes(), PrefixesInFlight()
+    memory, flight = SentPrefixes(marks_max=marks_max), PrefixesInFlight()
     sizes: list[int] = []
-    for number in range(9000):
+    thousand = 1000 * marks_max // 65_536
+    for number in range(9 * thousand):
         owner = Stretch(None, ("user", "acme", f"u{number % 500}"), 0)
         prompt = marks(dice.randbytes(PROMPT_BYTES), [Stretch(64, ("org", "acme"), 0), owner], KEY)
         assert len(prompt) <= MARKS_MAX
@@ -55,11 +57,11 @@ def test_what_was_sent_where_stops_growing_while_unique_prompts_go_on() -> None:
         memory.sent(name, prompt)
         flight.ended(name, prompt)
         assert len(flight) == 0
-        if number >= 4000 and number % 1000 == 999:  # it was full for long
+        if number >= 4 * thousand and number % thousand == thousand - 1:  # it was full for long
             sizes.append(size_bytes(memory))
-    assert len(memory) == 65_536, "it is full, so the rest was the test"
+    assert len(memory) == marks_max, "it is full, so the rest was the test"
     assert max(sizes) <= 1.01 * min(sizes)
-    assert max(sizes) < 20 << 20
+    assert max(sizes) < 320 * marks_max
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from tests.cases.conftest import Start
 from tests.cases.test_tier_cases import ABSENT, ANOTHERS, PRESENT, UNTOUCHED, assert_loads, stored
 from tests.cases.tier_places import Gate, Place, ServerPlace
 
-ROUND_TRIP_SECONDS = 0.05
+ROUND_TRIP_SECONDS = 0.02
 REQUESTS = 50
 
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from scopekv.engines.vllm.compat import SAFE_CONNECTORS, SAFE_HASHES, check_config, check_version
+from scopekv.engines.vllm.compat import (
+    OWN_CONNECTOR,
+    SAFE_CONNECTORS,
+    SAFE_HASHES,
+    check_config,
+    check_version,
+)
 from scopekv.errors import ConfigError
 
 
@@ -55,8 +61,13 @@ def test_i6_a_safe_name_from_an_unknown_module_is_not_safe() -> None:
 def test_i6_the_positive_control() -> None:
     for algorithm in SAFE_HASHES:
         check_config(config(algorithm=algorithm))
-    for name in SAFE_CONNECTORS:
+    for name in set(SAFE_CONNECTORS) - {OWN_CONNECTOR}:
         check_config(config(name))
+
+
+@pytest.mark.slow  # asks vLLM for its version, and its import takes 4 s
+def test_i6_the_positive_control_of_our_own_connector() -> None:
+    check_config(config(OWN_CONNECTOR))
 
 
 @pytest.mark.parametrize("algorithm", ["xxhash", "xxhash_cbor", "builtin", ""])

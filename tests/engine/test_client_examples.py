@@ -11,6 +11,7 @@ from typing import Any
 import anthropic
 import pytest
 import pytest_asyncio
+from anthropic.types import Usage
 from openai import AsyncOpenAI
 
 from scopekv.simulate.client import PlainClient
@@ -19,7 +20,6 @@ from scopekv.simulate.stage import text_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 BLOCK = 32
-Usage = anthropic.types.Usage
 TOOL: Any = {
     "name": "get_weather",
     "description": "The weather in a place. " + text_of("what the tool is for", 20),

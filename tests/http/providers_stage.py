@@ -6,16 +6,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import anthropic
-import openai
+from typing import TYPE_CHECKING, Any
 
 from scopekv.gateway.settings import GatewaySettings, RoutingSettings
 from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
 from scopekv.simulate.client import PlainClient
 from scopekv.simulate.deployment import Deployment
 from scopekv.simulate.providers import SimulatedProvider
+from tests.http.official_clients import anthropic_client, openai_client
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
 
 CLAUDE, GPT, GPT_NEW = "claude-simulated", "gpt-simulated", "gpt-simulated-with-breakpoints"
 SHARED, OWN = "key-of-the-shared-workspace", "key-of-initechs-workspace"
@@ -41,12 +43,10 @@ class ProvidersStage:
     keys: dict[str, str]
 
     def openai(self, name: str) -> openai.AsyncOpenAI:
-        url = f"{self.deployment.url}/v1"
-        return openai.AsyncOpenAI(base_url=url, api_key=self.keys[name], max_retries=0)
+        return openai_client(self.deployment.url, self.keys[name])
 
     def anthropic(self, name: str) -> anthropic.AsyncAnthropic:
-        url = self.deployment.url
-        return anthropic.AsyncAnthropic(base_url=url, api_key=self.keys[name], max_retries=0)
+        return anthropic_client(self.deployment.url, self.keys[name])
 
     async def chat(self, name: str, messages: Sequence[Any], **more: Any) -> Any:
         """One chat completion by OpenAI's own client."""

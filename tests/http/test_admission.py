@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import openai
 import pytest
 
 from scopekv.gateway import counting
@@ -209,6 +208,8 @@ async def test_counts_wait_in_turn_and_more_are_told_when_to_come_back(
 
 async def statuses(stage: ProvidersStage, name: str, count: int) -> list[int]:
     """Of so many requests at once, in the order of their ends."""
+    import openai
+
     found = []
 
     async def one(number: int) -> None:

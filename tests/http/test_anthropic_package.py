@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from scopekv.simulate.stage import Stage, text_of
+from tests.http.official_clients import anthropic_client
 
 if TYPE_CHECKING:  # importing it takes a second of whoever only collects
     import anthropic
@@ -23,9 +24,7 @@ TOOL: Any = {
 
 
 def client(stage: Stage, key: str) -> anthropic.AsyncAnthropic:
-    import anthropic
-
-    return anthropic.AsyncAnthropic(base_url=stage.deployment.url, api_key=key, max_retries=0)
+    return anthropic_client(stage.deployment.url, key)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -6,9 +6,8 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 import pytest_asyncio
 
@@ -16,10 +15,13 @@ from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.explaining import diagnostics
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
+from tests.http.official_clients import anthropic_client
+
+if TYPE_CHECKING:
+    from anthropic.types import Message
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Keys = dict[str, str]
-Message = anthropic.types.Message
 UNKNOWN = "msg_" + 24 * "0"
 
 
@@ -27,9 +29,7 @@ class Talk:
     """One caller's client; each request names an earlier one."""
 
     def __init__(self, stage: Stage, key: str) -> None:
-        self.api = anthropic.AsyncAnthropic(
-            base_url=stage.deployment.url, api_key=key, max_retries=0
-        )
+        self.api = anthropic_client(stage.deployment.url, key)
         self.model = stage.model.name
 
     async def ask(
@@ -213,5 +213,7 @@ async def test_a_prompt_only_read_into_the_cache_can_be_named(alice: Talk) -> No
 
 @pytest.mark.parametrize("asked", ["msg_1", 1, [1], {"previous_message_id": 7}])
 async def test_wrong_fields_are_refused_with_a_word(alice: Talk, asked: Any) -> None:
+    import anthropic
+
     with pytest.raises(anthropic.BadRequestError, match="previous_message_id"):
         await alice.api.messages.create(**alice.body("a", "hi"), diagnostics=asked)

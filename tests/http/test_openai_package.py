@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from scopekv.simulate.stage import Stage, text_of
+from tests.http.official_clients import openai_client
 
 if TYPE_CHECKING:  # importing it takes a second of whoever only collects
     import openai
@@ -27,10 +28,7 @@ def messages(*texts: str) -> list[ChatCompletionMessageParam]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def alice(stage: Stage, keys: Keys) -> AsyncIterator[openai.AsyncOpenAI]:
-    import openai
-
-    url = f"{stage.deployment.url}/v1"
-    async with openai.AsyncOpenAI(base_url=url, api_key=keys["alice"], max_retries=0) as made:
+    async with openai_client(stage.deployment.url, keys["alice"]) as made:
         yield made
 
 

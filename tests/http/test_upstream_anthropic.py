@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 
 from scopekv.simulate.stage import text_of
@@ -164,6 +163,8 @@ async def test_the_time_of_an_entry(providers: ProvidersStage) -> None:
 
 
 async def test_errors_are_in_anthropics_form(providers: ProvidersStage) -> None:
+    import anthropic
+
     providers.provider.fails = [529]
     with pytest.raises(anthropic.RateLimitError) as busy:
         await providers.message("alice", "x", "hi")

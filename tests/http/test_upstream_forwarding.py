@@ -6,7 +6,6 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 
 from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
@@ -22,6 +21,8 @@ def user(text: str) -> dict[str, Any]:
 
 
 async def test_another_provider_is_asked_where_nothing_was_sent(tmp_path: Path) -> None:
+    import openai
+
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -48,6 +49,8 @@ async def test_a_providers_own_refusal_is_sent_to_nobody_else(tmp_path: Path) ->
 
 
 async def test_a_stream_that_breaks_off_ends_with_an_error(tmp_path: Path) -> None:
+    import openai
+
     async with providers_stage(tmp_path) as stage:
         stage.provider.breaks = True
         async with stage.openai("alice") as client:
@@ -60,6 +63,8 @@ async def test_a_stream_that_breaks_off_ends_with_an_error(tmp_path: Path) -> No
 
 
 async def test_without_a_credential_there_is_no_such_model(tmp_path: Path) -> None:
+    import openai
+
     only = UpstreamSettings(
         *("only", UpstreamKind.OPENAI, "http://127.0.0.1:9", ("theirs",)),
         (Credential("k", ("initech",)),),

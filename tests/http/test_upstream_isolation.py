@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.simulate.stage import text_of
+from tests.http.official_clients import openai_client
 from tests.http.providers_stage import GPT, GPT_NEW, SHARED, providers_stage
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ async def test_without_the_gateway_a_workspace_shares_everything(
     text = text_of("direct", 1500)
     found = []
     for _ in range(2):
-        async with openai.AsyncOpenAI(
-            base_url=f"{providers.provider.url}/v1", api_key=SHARED, max_retries=0
-        ) as client:
+        async with openai_client(providers.provider.url, SHARED) as client:
             answer = await client.chat.completions.create(
                 model=GPT, messages=[{"role": "user", "content": text}]
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from scopekv.simulate.stage import text_of
@@ -213,6 +212,8 @@ async def test_nothing_of_the_workspace_is_told(
     providers: ProvidersStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Rate limits count all customers; a key is ours; both stay here (L10)."""
+    import openai
+
     caplog.set_level(logging.DEBUG, logger="scopekv")
     async with providers.openai("alice") as client:
         messages: Any = [user("a secret question")]
@@ -235,6 +236,8 @@ async def test_nothing_of_the_workspace_is_told(
 async def test_models_are_those_with_a_credential_and_each_has_its_api(
     providers: ProvidersStage,
 ) -> None:
+    import openai
+
     async with providers.openai("alice") as client:
         assert [model.id async for model in client.models.list()] == [CLAUDE, GPT, GPT_NEW]
         messages: Any = [user("hi")]

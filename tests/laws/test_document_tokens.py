@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
 
 from scopekv.gateway.tokenizer import PromptTokenizer
 from scopekv.gateway.tokens import Stretch
+from tests.prompt_tokenizers import PromptTokenizers
 
 _TEXT = st.text(alphabet="ab1 \n.'é", max_size=24)
 
 
 @pytest.fixture(scope="module")
-def tokenizer(model_dir: Path) -> PromptTokenizer:
-    return PromptTokenizer(Tokenizer.from_file(str(model_dir / "tokenizer.json")))
+def tokenizer(prompt_tokenizers: PromptTokenizers, model_dir: Path) -> PromptTokenizer:
+    return prompt_tokenizers.of((model_dir / "tokenizer.json").read_text())
 
 
 def document_tokens(tokenizer: PromptTokenizer, document: str, after: str) -> list[int]:

@@ -82,7 +82,8 @@ class ReferencePolicy:
         gone: list[int],
         kept: Collection[int],
     ) -> int | None:
-        used = {b.entry.account: self.used(b.entry.account, gone) for b in self.blocks.values()}
+        accounts = {block.entry.account for block in self.blocks.values()}
+        used = {each: self.used(each, gone) for each in accounts}
         leaf = {each: self.leaf_of(each, n - guarantee, gone, kept) for each, n in used.items()}
         own = self.leaf_of(account, used.get(account, 0), gone, kept)
         leaf[account] = own

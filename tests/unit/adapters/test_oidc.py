@@ -171,7 +171,8 @@ def test_answers_that_are_no_key_list(
         verifier.fetch()
 
 
-def test_errors_redirects_and_silence(provider: IdentityProvider, verifier: OidcVerifier) -> None:
+def test_errors_redirects_and_silence(provider: IdentityProvider) -> None:
+    verifier = OidcVerifier(ProviderSettings(provider.issuer, timeout_seconds=0.2))
     for status in (302, 404, 500):
         provider.status = status
         with pytest.raises(Unavailable, match=str(status)):

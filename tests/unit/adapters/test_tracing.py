@@ -26,7 +26,7 @@ def test_what_ended_is_sent_when_the_tracer_closes() -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Collector) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             url = f"http://127.0.0.1:{server.server_port}/v1/traces"

@@ -18,6 +18,7 @@ from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.explaining import read_prompt
 from scopekv.gateway.model_text import read_model_text
 from scopekv.gateway.prompts import ModelText
+from scopekv.gateway.template import ChatTemplate
 from scopekv.ports import PublishedDocument
 from scopekv.simulate.model import SimulatedModel
 from tests.unit.gateway.broken_prompts import BROKEN, CLEAN, RULES, TALK, Chat, chat
@@ -103,11 +104,10 @@ def test_a_place_is_named_as_the_request_wrote_it(text: ModelText) -> None:
     assert system.path == "$.system"
 
 
-def test_a_date_that_the_template_writes_before_tools_and_questions(model: SimulatedModel) -> None:
+def test_a_date_that_the_template_writes_before_tools_and_questions(text: ModelText) -> None:
     def dated(day: int) -> ModelText:
-        template = f"Today is the {day}th of May. {TEMPLATE}"
-        told = {"chat_template": template, "tool_template": template}
-        return read_model_text(model.describe() | told)
+        template = ChatTemplate(f"Today is the {day}th of May. {TEMPLATE}", {}, {})
+        return replace(text, template=template, tool_template=template)
 
     for tools in ({}, {"tools": [{"type": "function", "function": {"name": "f"}}]}):
         one = read_prompt(CHAT_API, chat(RULES, "What is new?", **tools), dated(6), YOU)

@@ -18,8 +18,8 @@ from scopekv.gateway.documents import DocumentIndex
 from scopekv.gateway.prompts import Caller, ModelText, Prompt, chat_prompt, completion_prompt
 from scopekv.gateway.template import ChatTemplate
 from scopekv.gateway.tokenizer import PromptTokenizer
-from scopekv.gateway.tokens import load_tokenizer
 from scopekv.ports import PublishedDocument
+from tests.prompt_tokenizers import PromptTokenizers
 
 # Names, tools behind the system text and calls are rendered, as in templates in the wild.
 TEMPLATE = """
@@ -54,8 +54,8 @@ def caller(rules: RoleRules | None = None, narrowing: Narrowing | None = None) -
 
 
 @pytest.fixture(scope="session")
-def tokenizer(model_dir: Path) -> PromptTokenizer:
-    return PromptTokenizer(load_tokenizer((model_dir / "tokenizer.json").read_text()))
+def tokenizer(prompt_tokenizers: PromptTokenizers, model_dir: Path) -> PromptTokenizer:
+    return prompt_tokenizers.of((model_dir / "tokenizer.json").read_text())
 
 
 @pytest.fixture(scope="session", params=[TEMPLATE, TRIMMING], ids=["exact", "trims"])

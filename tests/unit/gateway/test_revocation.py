@@ -114,6 +114,7 @@ async def test_a_slow_instance_holds_up_one_receipt_not_all(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever comes while it is being found out gets the reason, and stays open."""
+    monkeypatch.setattr(purge_calls, "AWAY_SECONDS", 0.1)
     monkeypatch.setattr(revoker(stage).calls, "seconds", 0.1)
     stage.engine.behaviour.paused = True
     uids = [create(stage) for _ in range(5)]

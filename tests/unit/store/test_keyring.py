@@ -9,7 +9,7 @@ from scopekv.core.chains import tag
 from scopekv.core.leases import Lease
 from scopekv.core.sealing import chain_keys
 from scopekv.simulate.sealed_tier import SimulatedBroker, link
-from scopekv.store.keyring import FENCED_MAX, LEASES_MAX, Keyring
+from scopekv.store.keyring import Keyring
 
 A, B = link("a"), link("b")
 
@@ -134,11 +134,15 @@ def test_a_newer_epoch_ends_the_older(keyring: Keyring, broker: SimulatedBroker)
     assert keyring.accept([broker.lease_of(A)]) == 0, "and it does not come back"
 
 
-def test_memory_is_bounded(keyring: Keyring, broker: SimulatedBroker) -> None:
-    keyring.fence(tag(link("x", epoch)) for epoch in range(FENCED_MAX + 10))
-    assert len(keyring._fenced) == FENCED_MAX
-    keyring.accept(broker.lease_of(link(f"{i}")) for i in range(LEASES_MAX + 10))
-    assert len(keyring._held) == LEASES_MAX
+def test_memory_is_bounded(
+    keyring: Keyring, broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scopekv.store.keyring.FENCED_MAX", 200)
+    monkeypatch.setattr("scopekv.store.keyring.LEASES_MAX", 100)
+    keyring.fence(tag(link("x", epoch)) for epoch in range(210))
+    assert len(keyring._fenced) == 200
+    keyring.accept(broker.lease_of(link(f"{i}")) for i in range(110))
+    assert len(keyring._held) == 100
 
 
 def test_a_ticket_is_asked_for_in_the_background(keyring: Keyring, broker: SimulatedBroker) -> None:

@@ -97,8 +97,11 @@ def test_other_acts_name_their_receipt(run: Run) -> None:
 
 
 @pytest_asyncio.fixture
-async def stage(tmp_path: Path, model: SimulatedModel) -> AsyncIterator[Stage]:
+async def stage(
+    tmp_path: Path, model: SimulatedModel, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Stage]:
     """A gateway over two engines, on the registry that the command line opens."""
+    monkeypatch.setattr("scopekv.gateway.purge_calls.AWAY_SECONDS", 0.1)
     async with Stage(tmp_path, model, plugins=(True, True)) as made:
         made.deployment.gateway.revoker.calls.seconds = 0.2
         made.deployment.account("acme", "alice")
