@@ -47,7 +47,7 @@ class Decided:
     parts: Sequence[Part]
     scopes: tuple[Scope, ...]
     documents: tuple[bool, ...]
-    owners: tuple[Hashable, ...]
+    owners: tuple[tuple[Hashable, ...], ...]
 
 
 def decided(
