@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 from scopekv.core.scopes import Principal
 from scopekv.core.turns import Turns
@@ -19,6 +19,21 @@ from scopekv.gateway.settings import RoutingSettings
 
 RETRY_SECONDS_MAX = 60
 _PACE = 0.1
+
+
+class _Place(AbstractAsyncContextManager[float, None]):
+    """One place, from the moment it is had."""
+
+    __slots__ = ("_room", "_who")
+
+    def __init__(self, room: WaitingRoom, who: Callable[[], Awaitable[Principal]]) -> None:
+        self._room, self._who = room, who
+
+    async def __aenter__(self) -> float:
+        return 0.0 if self._room.take() else await self._room.wait((await self._who()).org)
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._room.leave()
 
 
 class WaitingRoom:
@@ -43,37 +58,29 @@ class WaitingRoom:
     def places(self) -> int:
         return self._places()
 
-    @asynccontextmanager
-    async def place(self, who: Callable[[], Awaitable[Principal]]) -> AsyncIterator[float]:
+    def place(
+        self, who: Callable[[], Awaitable[Principal]]
+    ) -> AbstractAsyncContextManager[float, None]:
         """Have a place while inside; gives the seconds that it was waited for.
 
         `who` is asked only where it must be waited for: organisations take turns. Raises what
         that does, and `Overloaded`.
         """
-        waited = 0.0
-        if not self._take():
-            org = (await who()).org
-            came = time.perf_counter()
-            await self._wait(org)
-            waited = time.perf_counter() - came
-        try:
-            yield waited
-        finally:
-            self._leave()
+        return _Place(self, who)
 
-    def _take(self) -> bool:
+    def take(self) -> bool:
         """Take a place if one is free and nobody waits."""
         if self._turns or self.taken >= self.places:
             return False
         self.taken += 1
         return True
 
-    async def _wait(self, org: str) -> None:
-        """Take a place when it is this organisation's turn.
+    async def wait(self, org: str) -> float:
+        """Take a place when it is this organisation's turn; return the seconds until then.
 
         Raises `Overloaded` where too many wait, or after `wait_seconds_max`.
         """
-        loop = asyncio.get_running_loop()
+        came, loop = time.perf_counter(), asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         displaced = self._turns.join(org, turn)
         if displaced is turn:
@@ -90,8 +97,9 @@ class WaitingRoom:
         except asyncio.CancelledError:
             self._give_up(org, turn)
             raise
+        return time.perf_counter() - came
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Give a place back; the next in turn takes it."""
         self.taken -= 1
         now = time.monotonic()
@@ -111,7 +119,7 @@ class WaitingRoom:
         """It may have got its turn in the same moment."""
         self._turns.leave(org, turn)
         if turn.done() and not turn.cancelled() and turn.exception() is None:
-            self._leave()
+            self.leave()
 
     def _overloaded(self, why: str) -> Overloaded:
         seconds = math.ceil(self._interval_seconds * (self.waiting + 1))
