@@ -18,7 +18,7 @@ from scopekv.errors import Misuse
 # Pre-tokenizers that scan from left to right and look ahead no further than a run of blanks.
 _LOCAL = {"ByteLevel", "Digits", "Split", "Whitespace", "Punctuation"}
 
-RARE_MAX = 50
+IN_VAIN_MAX = 50
 
 
 @light_value()
@@ -64,14 +64,15 @@ def added_in(pattern: re.Pattern[str], first: str, text: str) -> Iterator[re.Mat
 
     To look for one letter that is rare takes a tenth of the time of looking for a pattern.
     """
-    if not first or text.count(first) > RARE_MAX:
-        yield from pattern.finditer(text)
-        return
-    at = text.find(first)
+    at, in_vain = text.find(first), 0
     while at >= 0:
+        if in_vain == IN_VAIN_MAX or not first:
+            yield from pattern.finditer(text, at)
+            return
         found = pattern.match(text, at)
         if found is not None:
             yield found
+        in_vain += found is None
         at = text.find(first, at + 1 if found is None else found.end())
 
 
