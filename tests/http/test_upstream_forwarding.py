@@ -38,6 +38,8 @@ async def test_another_provider_is_asked_where_nothing_was_sent(tmp_path: Path) 
 
 
 async def test_a_providers_own_refusal_is_sent_to_nobody_else(tmp_path: Path) -> None:
+    import openai
+
     async with SimulatedProvider({"k": "other"}) as other:
         other.fails = [429]
         first = UpstreamSettings("a", UpstreamKind.OPENAI, other.url, (GPT,), (Credential("k"),))

@@ -65,7 +65,7 @@ def marks(packed: bytes, stretches: Sequence[Stretch], key: bytes) -> tuple[Mark
             state.update(packed[at * TOKEN_BYTES : upto * TOKEN_BYTES])
             at = upto
             if at == due or stretch.end is not None:
-                found.append(Mark(at, MarkId(state.copy().digest()[:MARK_BYTES])))
+                found.append(Mark(at, MarkId(state.digest()[:MARK_BYTES])))
     return tuple(found)
 
 

@@ -219,7 +219,7 @@ class Gateway:
         route = self._routes.get((request.method, request.path))
         if route is None and request.path.startswith(ADMIN):
             route = self._admin
-        if takes(request.path):
+        if route is None and takes(request.path):
             await self._cached_contents.serve(request, reply)
             return
         if route is None and self._console.takes(request.path):

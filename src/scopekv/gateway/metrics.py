@@ -6,11 +6,16 @@ with a label `org`. Names of vLLM's own start with `vllm:`, those of the plugin 
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections import Counter as Count
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import HistogramMetricFamily
+from prometheus_client.utils import floatToGoString
 
 from scopekv.core.identity import IdentityReason
 from scopekv.core.reasons import RouteReason
@@ -42,6 +47,23 @@ class InstanceNow:
     queue_seconds: float
 
 
+class Times:
+    """A histogram of seconds that every request adds to. On the event loop alone: no locks."""
+
+    def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
+        self._name, self._text, self._bounds = name, text, (*bounds, math.inf)
+        self._counts, self._sum = [0] * len(self._bounds), 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._sum += seconds
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """What a scrape sees: how many took so long at most, for each bound."""
+        rows = zip(map(floatToGoString, self._bounds), accumulate(self._counts), strict=True)
+        yield HistogramMetricFamily(self._name, self._text, list(rows), self._sum)
+
+
 class Metrics:
     """Each figure under its own name (L12)."""
 
@@ -51,6 +73,7 @@ class Metrics:
         self._requests = self._counter(
             "requests", "Answers by endpoint and status.", "endpoint", "status"
         )
+        self._pending: dict[Counter, int] = {}
         self._answers: dict[tuple[str, int], Counter] = {}
         self._input = self._counter("input_tokens", "Prompt tokens of answered requests.")
         self._cached = self._counter("cached_tokens", "Prompt tokens read from the cache.", "scope")
@@ -86,24 +109,22 @@ class Metrics:
         self._add_gauges()
 
     def _add_times(self) -> None:
-        self.own_seconds = self._histogram(
+        self.own_seconds = self._times(
             "gateway_own_seconds",
             "Time from a request's last byte to its first byte to the engine, waiting left out.",
             _SECONDS,
         )
-        self.ttft_seconds = self._histogram(
+        self.ttft_seconds = self._times(
             "ttft_seconds",
             "Time from a streamed request's last byte to its answer's first one, waiting included.",
             _TTFT_SECONDS,
         )
-        self.waited_seconds = self._histogram(
+        self.waited_seconds = self._times(
             "waited_seconds", "Time that requests waited for a place at an engine.", _TTFT_SECONDS
         )
-        self._purge_seconds = self._histogram(
-            "purge_seconds",
-            "Time from a revocation to its receipt being done on every instance and tier.",
-            _PURGE_SECONDS,
-        )
+        text = "Time from a revocation to its receipt being done on every instance and tier."
+        name = self._describe("purge_seconds", "histogram", text, ())
+        self._purge_seconds = Histogram(name, text, buckets=_PURGE_SECONDS, registry=self._registry)
 
     def _add_gauges(self) -> None:
         self._open_receipts = self._gauge(
@@ -145,15 +166,16 @@ class Metrics:
         full = self._describe(name, "gauge", text, labels)
         return Gauge(full, text, labels, registry=self._registry)
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        full = self._describe(name, "histogram", text, ())
-        return Histogram(full, text, buckets=buckets, registry=self._registry)
+    def _times(self, name: str, text: str, bounds: tuple[float, ...]) -> Times:
+        times = Times(self._describe(name, "histogram", text, ()), text, bounds)
+        self._registry.register(times)
+        return times
 
     def answered(self, endpoint: str, status: int) -> None:
         child = self._answers.get((endpoint, status))
         if child is None:  # kept, because finding one by its labels costs as much as counting
             child = self._answers[endpoint, status] = self._requests.labels(endpoint, str(status))
-        child.inc()
+        self._add(child)
 
     def engine_error(self, kind: str) -> None:
         self._engine_errors.labels(kind).inc()
@@ -172,7 +194,7 @@ class Metrics:
 
     def routed(self, reason: RouteReason) -> None:
         """Count one choice of an instance. A request that is tried again is counted again."""
-        self._routes[reason].inc()
+        self._add(self._routes[reason])
 
     def counted(
         self, input_tokens: int, cached_by_scope: Mapping[ScopeKind, int], org: str
@@ -181,16 +203,16 @@ class Metrics:
 
         `org` is seen only where `org_label` was switched on.
         """
-        self._answered.inc()
-        self._input.inc(input_tokens)
+        self._add(self._answered)
+        self._add(self._input, input_tokens)
         for scope, tokens in cached_by_scope.items():
             child = self._cached_of.get(scope)
             if child is None:
                 child = self._cached_of[scope] = self._cached.labels(scope.value)
             if tokens:
-                child.inc(tokens)
+                self._add(child, tokens)
         if any(cached_by_scope.values()):
-            self._hits.inc()
+            self._add(self._hits)
         if self._by_org is not None:
             self._by_org[0].labels(org).inc(input_tokens)
             self._by_org[1].labels(org).inc(sum(cached_by_scope.values()))
@@ -225,4 +247,14 @@ class Metrics:
             self._queue.labels(one.name).set(one.queue_seconds)
 
     def text(self) -> bytes:
+        pending, self._pending = self._pending, {}
+        for counter, count in pending.items():
+            counter.inc(count)
         return generate_latest(self._registry)
+
+    def _add(self, counter: Counter, count: int = 1) -> None:
+        """Count what each request counts. On the event loop alone: the library's lock costs more.
+
+        Added up for the next scrape.
+        """
+        self._pending[counter] = self._pending.get(counter, 0) + count

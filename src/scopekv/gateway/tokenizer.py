@@ -23,7 +23,7 @@ from itertools import accumulate, chain, pairwise
 from tokenizers import Encoding, Tokenizer
 
 from scopekv.core.values import light_value
-from scopekv.gateway.tokens import Stretch, Tokens, common, ends_in, splits_locally
+from scopekv.gateway.tokens import Stretch, Tokens, added_in, common, ends_in, splits_locally
 from scopekv.gateway.words import make_words
 
 MEMO_BYTES_MAX = 256 << 20
@@ -60,6 +60,8 @@ class PromptTokenizer:
         self._added = {token.content: Tokens.of([i]) for i, token in decoder.items()}
         longest_first = sorted(self._added, key=lambda content: (-len(content), content))
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        firsts = {content[:1] for content in self._added}
+        self._first = firsts.pop() if len(firsts) == 1 else ""
         self._splits = splits_locally(tokenizer)
         self._words = make_words(tokenizer) if self._splits else None
         self._adds_special = tokenizer.num_special_tokens_to_add(False) > 0
@@ -87,10 +89,10 @@ class PromptTokenizer:
             inside = _pop_until(todo, start)
             owner = (todo[0] if todo else stretches[-1]).owner if stretches else None
             chunk = self._chunk(text[position:start], position, inside, owner)
-            token_ends.extend(count + end for end in chunk.ends)
+            token_ends += [count + end for end in chunk.ends]
             count += len(chunk.tokens)
             # A stretch that ends inside an added token ends before it.
-            token_ends.extend(count for _ in _pop_until(todo, stop - 1))
+            token_ends += [count] * len(_pop_until(todo, stop - 1))
             pieces += (chunk.tokens, token)
             count += len(token)
             position = stop
@@ -104,30 +106,28 @@ class PromptTokenizer:
         self, text: str, encoding: Encoding, stretches: Sequence[Stretch], counts: tuple[int, ...]
     ) -> tuple[int, ...]:
         """`_capped` for a tokenizer that reads texts whole."""
-        capped = []
-        for stretch, count in zip(stretches, counts, strict=True):
+        capped = list(counts)
+        for index, stretch in enumerate(stretches):
             if stretch.fixed:
                 head = text[: stretch.end]
                 with_added = self._tokenizer.encode(head, add_special_tokens=True).ids
                 equal = max(common(ids, encoding.ids) for ids in (with_added, self._ids(head)))
-                capped.append(min(count, equal))
-            else:
-                capped.append(count)
+                capped[index] = min(counts[index], equal)
         return tuple(capped)
 
     def _cuts(self, text: str) -> list[tuple[int, int, Tokens]]:
         """(start, stop, token) of each added token, and the end of the text."""
         cuts = [
             (found.start(), found.end(), self._added[found[0]])
-            for found in self._pattern.finditer(text)
+            for found in added_in(self._pattern, self._first, text)
         ]
         return [*cuts, (len(text), len(text), _NOTHING)]
 
     def _chunk(self, chunk: str, offset: int, inside: Sequence[Stretch], owner: Hashable) -> _Chunk:
         """Tokens of one chunk. `inside`: stretches that end in it; `owner`: whose the rest is."""
         if not chunk:
-            return _Chunk(_NOTHING, tuple(0 for _ in inside), 0)
-        ends = tuple(stretch.end - offset for stretch in inside)
+            return _Chunk(_NOTHING, (0,) * len(inside), 0)
+        ends = tuple([stretch.end - offset for stretch in inside])
         whole = bool(ends) and ends[-1] == len(chunk)
         key = ("chunk", inside[-1].owner if whole else owner, chunk, ends)
         known = self._recall(key)
@@ -154,9 +154,8 @@ class PromptTokenizer:
         counted = self._capped(chunk[anchor.cut :], tail, inside[len(anchor.ends) :], rest, counted)
         before = len(anchor.tokens)
         tokens = Tokens.join([anchor.tokens, Tokens.of(tail)])
-        return _Chunk(
-            tokens, (*anchor.ends, *(before + end for end in counted)), _cost(tokens, chunk)
-        )
+        ends = (*anchor.ends, *[before + end for end in counted])
+        return _Chunk(tokens, ends, _cost(tokens, chunk))
 
     def _anchor(
         self,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 from scopekv.core.scopes import Principal
 from scopekv.core.turns import Turns
@@ -23,6 +23,25 @@ _PACE = 0.1
 
 class NoPlace(Overloaded):
     """No place, and no more room or time to wait for one: nothing was begun."""
+
+
+class _Place(AbstractAsyncContextManager[float, None]):
+    """One place, from the moment it is had."""
+
+    __slots__ = ("_before", "_room", "_who")
+
+    def __init__(
+        self, room: WaitingRoom, who: Callable[[], Awaitable[Principal]], before: float
+    ) -> None:
+        self._room, self._who, self._before = room, who, before
+
+    async def __aenter__(self) -> float:
+        if self._room.take():
+            return self._before
+        return self._before + await self._room.wait((await self._who()).org, self._before)
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._room.leave()
 
 
 class WaitingRoom:
@@ -52,39 +71,31 @@ class WaitingRoom:
         """Whether whoever comes has a place at once."""
         return not self._turns and self.taken < self.places
 
-    @asynccontextmanager
-    async def place(
+    def place(
         self, who: Callable[[], Awaitable[Principal]], waited_seconds: float = 0.0
-    ) -> AsyncIterator[float]:
+    ) -> AbstractAsyncContextManager[float, None]:
         """Have a place while inside; gives the seconds that were waited in all.
 
         `who` is asked only where it must be waited for: organisations take turns.
         `waited_seconds`: elsewhere before, so much less is waited here. Raises what `who` does,
         and `NoPlace`.
         """
-        if not self._take():
-            org = (await who()).org
-            came = time.perf_counter()
-            await self._wait(org, self._settings.wait_seconds_max - waited_seconds)
-            waited_seconds += time.perf_counter() - came
-        try:
-            yield waited_seconds
-        finally:
-            self._leave()
+        return _Place(self, who, waited_seconds)
 
-    def _take(self) -> bool:
+    def take(self) -> bool:
         """Take a place if one is free and nobody waits."""
         if not self.free:
             return False
         self.taken += 1
         return True
 
-    async def _wait(self, org: str, seconds_max: float) -> None:
-        """Take a place when it is this organisation's turn.
+    async def wait(self, org: str, before: float) -> float:
+        """Take a place when it is this organisation's turn; return the seconds until then.
 
-        Raises `NoPlace` where too many wait, or after so long.
+        `before`: so much was waited elsewhere. Raises `NoPlace` where too many wait, or when
+        `wait_seconds_max` is over.
         """
-        loop = asyncio.get_running_loop()
+        came, loop = time.perf_counter(), asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         displaced = self._turns.join(org, turn)
         if displaced is turn:
@@ -93,7 +104,7 @@ class WaitingRoom:
             displaced.set_exception(self._no_place("others waited with fewer requests"))
         self._hand_out()
         try:
-            async with asyncio.timeout(seconds_max):
+            async with asyncio.timeout(self._settings.wait_seconds_max - before):
                 await turn
         except TimeoutError:
             self._give_up(org, turn)
@@ -101,8 +112,9 @@ class WaitingRoom:
         except asyncio.CancelledError:
             self._give_up(org, turn)
             raise
+        return time.perf_counter() - came
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Give a place back; the next in turn takes it."""
         self.taken -= 1
         now = time.monotonic()
@@ -122,7 +134,7 @@ class WaitingRoom:
         """It may have got its turn in the same moment."""
         self._turns.leave(org, turn)
         if turn.done() and not turn.cancelled() and turn.exception() is None:
-            self._leave()
+            self.leave()
 
     def _no_place(self, why: str) -> NoPlace:
         seconds = math.ceil(self._interval_seconds * (self.waiting + 1))

@@ -57,9 +57,9 @@ async def _keys_kept(self: Access) -> None:
 
 
 async def _claim_believed(
-    self: Access, principal: Principal, request: Request, body: Mapping[str, Any]
+    self: Access, principal: Principal, request: Request, body: Mapping[str, Any], versions: object
 ) -> Caller:
-    found = await _caller(self, principal, request, body)
+    found = await _caller(self, principal, request, body, versions)
     claimed = next((text for name in CLAIMS if (text := request.header(name))), None)
     if claimed is None:
         return found
