@@ -248,7 +248,13 @@ class Relay:
                 uses=job.uses,
             )
         clean = stripped(job.body, job.api)
-        data = engine_body(clean, job.api, salt=salt, ticket=ticket, tokens=prompt.tokens)
+        data = engine_body(
+            *(clean, job.api),
+            salt=salt,
+            ticket=ticket,
+            tokens=prompt.tokens,
+            written=job.written,
+        )
         known = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
         return _Sending(data, known, tuple(epochs), own_epoch)
 

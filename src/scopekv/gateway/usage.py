@@ -216,9 +216,10 @@ def with_detail(
     return msgspec.json.encode(answer | {"scopekv": detail})
 
 
-def by_kind(
-    usage: Usage, segments: Sequence[Segment]
-) -> tuple[dict[ScopeKind, int], dict[ScopeKind, int]]:
+Kinds = tuple[dict[ScopeKind, int], dict[ScopeKind, int]]
+
+
+def by_kind(usage: Usage, segments: Sequence[Segment]) -> Kinds:
     """Tokens by scope kind, and how many of them came from the cache, for the counters."""
     tokens: dict[ScopeKind, int] = {}
     cached: dict[ScopeKind, int] = {}

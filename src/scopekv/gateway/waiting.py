@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 from scopekv.core.scopes import Principal
 from scopekv.core.turns import Turns
@@ -43,32 +42,22 @@ class WaitingRoom:
     def places(self) -> int:
         return self._places()
 
-    @asynccontextmanager
-    async def place(self, who: Callable[[], Awaitable[Principal]]) -> AsyncIterator[float]:
+    def place(self, who: Callable[[], Awaitable[Principal]]) -> _Place:
         """Have a place while inside; gives the seconds that it was waited for.
 
         `who` is asked only where it must be waited for: organisations take turns. Raises what
         that does, and `Overloaded`.
         """
-        waited = 0.0
-        if not self._take():
-            org = (await who()).org
-            came = time.perf_counter()
-            await self._wait(org)
-            waited = time.perf_counter() - came
-        try:
-            yield waited
-        finally:
-            self._leave()
+        return _Place(self, who)
 
-    def _take(self) -> bool:
+    def take(self) -> bool:
         """Take a place if one is free and nobody waits."""
-        if self._turns or self.taken >= self.places:
+        if self._turns or self.taken >= self._places():
             return False
         self.taken += 1
         return True
 
-    async def _wait(self, org: str) -> None:
+    async def wait(self, org: str) -> None:
         """Take a place when it is this organisation's turn.
 
         Raises `Overloaded` where too many wait, or after `wait_seconds_max`.
@@ -91,14 +80,15 @@ class WaitingRoom:
             self._give_up(org, turn)
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Give a place back; the next in turn takes it."""
         self.taken -= 1
         now = time.monotonic()
         if self._left_at is not None:
             self._interval_seconds += _PACE * (now - self._left_at - self._interval_seconds)
         self._left_at = now
-        self._hand_out()
+        if self._turns:
+            self._hand_out()
 
     def _hand_out(self) -> None:
         while self._turns and self.taken < self.places:
@@ -111,7 +101,7 @@ class WaitingRoom:
         """It may have got its turn in the same moment."""
         self._turns.leave(org, turn)
         if turn.done() and not turn.cancelled() and turn.exception() is None:
-            self._leave()
+            self.leave()
 
     def _overloaded(self, why: str) -> Overloaded:
         seconds = math.ceil(self._interval_seconds * (self.waiting + 1))
@@ -119,11 +109,31 @@ class WaitingRoom:
         return Overloaded(f"{why}: retry after {seconds} s", retry_after_seconds=seconds)
 
 
+class _Place:
+    """One stay in a room. A class, because asyncio registers every generator, which costs more."""
+
+    __slots__ = ("_room", "_who")
+
+    def __init__(self, room: WaitingRoom, who: Callable[[], Awaitable[Principal]]) -> None:
+        self._room, self._who = room, who
+
+    async def __aenter__(self) -> float:
+        if self._room.take():
+            return 0.0
+        org = (await self._who()).org
+        came = time.perf_counter()
+        await self._room.wait(org)
+        return time.perf_counter() - came
+
+    async def __aexit__(self, *_: object) -> None:
+        self._room.leave()
+
+
 def engine_room(fleet: Fleet, settings: RoutingSettings) -> WaitingRoom:
     """Places over all instances in use; with none of them, whoever comes is told so at once."""
 
     def places() -> int:
-        live = sum(instance.takes_requests for instance in fleet.instances)
-        return settings.in_flight_max * max(1, live)
+        live = [instance for instance in fleet.instances if instance.takes_requests]
+        return settings.in_flight_max * (len(live) or 1)
 
     return WaitingRoom(places, settings, "the engines")

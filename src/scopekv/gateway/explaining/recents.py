@@ -56,13 +56,16 @@ class Recents:
         """Keep a request; one larger than the limit is not kept."""
         if len(recent.content) > self._bytes_max:
             return
-        own = self._of.setdefault(recent.owner, OrderedDict())
-        if len(own) >= KEPT_PER_CALLER_MAX:
+        own = self._of.get(recent.owner)
+        if own is not None and len(own) >= KEPT_PER_CALLER_MAX:
             self._drop(next(iter(own)))
         while self._bytes + len(recent.content) > self._bytes_max:
             self._drop(next(iter(self._all)))
+            own = None  # it may have been the last one of this owner
+        if own is None:
+            own = self._of.setdefault(recent.owner, OrderedDict())
         self._all[recent.request_id] = recent
-        self._of.setdefault(recent.owner, OrderedDict())[recent.request_id] = None
+        own[recent.request_id] = None
         self._bytes += len(recent.content)
 
     def get(self, request_id: str) -> Recent | None:

@@ -87,7 +87,8 @@ class UpstreamResponse:
         """The whole body. Unavailable: it was cut, stalled, or is over `bytes_max`."""
         parts: list[bytes] = []
         size_bytes = 0
-        while chunk := await self._next():
+        while not self.ended:
+            chunk = self.take() or await self._next()
             size_bytes += len(chunk)
             if size_bytes > bytes_max:
                 self.close()

@@ -28,6 +28,7 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
+NOT_END_TO_END = HOP_BY_HOP | {b"content-length"}
 
 
 class Disconnect:
@@ -151,16 +152,19 @@ def internal_failure(error: Exception) -> Failure:
     return Failure(500, message, "server_error", "internal_error")
 
 
-def end_to_end(headers: Headers) -> Headers:
+def end_to_end(headers: Headers, but: frozenset[bytes] = frozenset()) -> Headers:
     """The headers a proxy may pass on: without hop-by-hop ones, those that `Connection` names,
     and Content-Length (each side frames its own messages). RFC 9110 section 7.6.1.
+
+    `but`: others that stay behind as well.
     """
+    found: Headers = []
     named: set[bytes] = set()
-    for key, value in headers:
-        if key == b"connection":
-            named.update(item.strip().lower() for item in value.split(b","))
-    return [
-        (key, value)
-        for key, value in headers
-        if key not in HOP_BY_HOP and key != b"content-length" and key not in named
-    ]
+    for header in headers:
+        key = header[0]
+        if key in NOT_END_TO_END:
+            if key == b"connection":
+                named.update(item.strip().lower() for item in header[1].split(b","))
+        elif key not in but:
+            found.append(header)
+    return [header for header in found if header[0] not in named] if named else found
