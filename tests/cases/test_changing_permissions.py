@@ -15,6 +15,10 @@ from scopekv.errors import Unauthenticated
 from scopekv.gateway.access import Access
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.http import Request
+from scopekv.gateway.metrics import Metrics
+from scopekv.gateway.probes import Probes
+from scopekv.gateway.reading import Reader
+from scopekv.gateway.settings import ProbeSettings
 from scopekv.ports import KeyRecord, Versions
 from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.deployment import Deployment
@@ -23,11 +27,12 @@ from scopekv.simulate.stage import Stage, text_of
 
 
 class SlowRegistry:
-    """A registry on a network: the answer to `key` is on its way while other things happen."""
+    """Its answers from another thread are on their way while other things happen."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self.read, self.go = threading.Event(), threading.Event()
+        self._loop = threading.current_thread()
+        self.read, self.told, self.go = threading.Event(), threading.Event(), threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -35,8 +40,14 @@ class SlowRegistry:
     def key(self, digest: bytes) -> KeyRecord | None:
         found: KeyRecord | None = self._inner.key(digest)
         self.read.set()
-        self.go.wait(10)
+        if threading.current_thread() is not self._loop:
+            self.go.wait(10)
         return found
+
+    def audit(self, **what: str) -> None:
+        self.told.set()
+        self.go.wait(10)
+        self._inner.audit(**what)
 
 
 def request(key: str) -> Request:
@@ -57,9 +68,32 @@ async def test_i14_an_answer_that_was_under_way_is_not_remembered(tmp_path: Path
     accounts.set_blocked(LOCAL_OPERATOR, "acme", "alice", service=False, blocked=True)
     await access.refresh()  # another request has seen the change
     slow.go.set()
-    await asyncio.gather(first, return_exceptions=True)
+    with pytest.raises(Unauthenticated):
+        await first
     with pytest.raises(Unauthenticated):
         await access.principal(request(secret))
+    deployment.world.registry.close()
+
+
+async def test_i14_who_waits_after_being_known_does_not_stand_after_a_change(
+    tmp_path: Path,
+) -> None:
+    """The key is blocked while the audit log is told of a claim that the request makes."""
+    deployment = Deployment(tmp_path)
+    secret = deployment.account("acme", "alice")
+    slow = SlowRegistry(deployment.world.registry)
+    access = Access(slow, in_thread=False, identities=None)
+    reader = Reader(access, Probes(access, Metrics(), ProbeSettings()))
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "x"}]}'
+    headers = [*request(secret).headers, (b"x-scopekv-org", b"globex")]
+    asked = Request("POST", "/v1/chat/completions", "", headers, body)
+    job = asyncio.create_task(reader.job(asked, 0.0))
+    assert await asyncio.to_thread(slow.told.wait, 10)
+    accounts = deployment.administration.accounts
+    accounts.set_blocked(LOCAL_OPERATOR, "acme", "alice", service=False, blocked=True)
+    await access.refresh()  # another request has seen the change
+    slow.go.set()
+    assert not await access.stands((await job).caller.versions, waited=False)
     deployment.world.registry.close()
 
 

@@ -40,7 +40,8 @@ class RequestPages:
         if recent is None or recent.principal != visit.principal.uid:
             raise NotFound("there is no such page")
         plain = Request("GET", visit.request.path, "", [], b"")
-        caller = await self._parts.access.caller(visit.principal, plain, {})
+        access = self._parts.access
+        caller = await access.caller(visit.principal, plain, {}, access.versions)
         told = await self._parts.explainer.recent(caller, recent.request_id)
         return Page("request.html.j2", {"row": self._row(visit, recent), "told": told})
 

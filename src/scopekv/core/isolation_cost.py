@@ -6,7 +6,6 @@ counts. The count speaks of other callers' texts, so it is for the operator alon
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable
 
@@ -17,12 +16,15 @@ SEVERAL = object()  # sent by more than one caller
 class IsolationCost:
     """Bounded memory of prefixes, in blocks. `secret`: random bytes of this process.
 
-    Cost: one short hash per block, and about 150 bytes for each that is remembered.
+    A prefix is known by 61 bits of Python's own keyed hash (SipHash, PEP 456), chained from block
+    to block: a tenth of a cryptographic one's time. Nothing is permitted by it. Two prefixes that
+    collide (one in 10^8 over the whole memory) would make the count wrong by a prompt.
+    Cost: 0.4 microseconds and some 130 bytes for each block.
     """
 
     def __init__(self, secret: bytes, blocks_max: int = 200_000) -> None:
         self._secret, self._blocks_max = secret, blocks_max
-        self._senders: OrderedDict[bytes, Hashable] = OrderedDict()
+        self._senders: OrderedDict[int, Hashable] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._senders)
@@ -34,22 +36,21 @@ class IsolationCost:
         Blocks that the sender had sent before are no cost of isolation, however they were lost.
         """
         step = block_size * TOKEN_BYTES
-        state, seen_by_any, seen_by_sender = self._secret, 0, 0
+        state, seen_by_any, seen_by_sender = hash(self._secret), 0, 0
         follows = own = True
         senders = self._senders
         for end in range(step, len(packed) - TOKEN_BYTES + 1, step):
-            block = packed[end - step : end]
-            state = hashlib.blake2b(block, key=state, digest_size=16).digest()
+            state = hash((state, packed[end - step : end]))
             first = senders.get(state)
             if first is None:
                 follows = own = False
                 senders[state] = sender  # at the end, as the youngest
                 continue
-            own = own and first in (sender, SEVERAL)
             seen_by_any += follows
-            seen_by_sender += own
-            if first != sender:
+            if first != sender and first is not SEVERAL:
+                own = False
                 senders[state] = SEVERAL
+            seen_by_sender += own
             senders.move_to_end(state)
         while len(senders) > self._blocks_max:
             senders.popitem(last=False)

@@ -54,7 +54,8 @@ class RoleRules:
     messages: Level = Level.USER
 
     def level(self, role: PartRole) -> Level:
-        return Level(getattr(self, role.value))
+        level: Level = getattr(self, role.value)
+        return level
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +112,14 @@ def decide(
     `private_before`: text of the caller's narrowest scope stands before this part, so a wider
     scope than that would be wider in name only.
     """
-    private = private_scope(principal, narrowing)
     if document is not None:
         allowed, reason = may_read(principal, document)
         if allowed:
             return Decision(document.scope, reason)
-        return Decision(private, reason, allowed=False)
+        return Decision(private_scope(principal, narrowing), reason, allowed=False)
     if private_before:
-        return Decision(private, ScopeReason.AFTER_PRIVATE)
+        return Decision(private_scope(principal, narrowing), ScopeReason.AFTER_PRIVATE)
     asked_apart = role is PartRole.MESSAGES and narrowing != _NOT_NARROWED
     if rules.level(role) is Level.ORG and not asked_apart:
         return Decision(Scope(ScopeKind.ORG, (principal.org_uid,)), ScopeReason.ROLE_RULE)
-    return Decision(private, ScopeReason.PRIVATE_DEFAULT)
+    return Decision(private_scope(principal, narrowing), ScopeReason.PRIVATE_DEFAULT)

@@ -142,15 +142,16 @@ class ProbeWatch:
         parted: _MarkId | None = None
         for index, mark in enumerate(marks, 1):
             way: _Way = marks[index] if index < len(marks) else last
-            ways = seen.pop(mark, None)
+            ways = seen.get(mark)
             if ways is None:
-                ways = {caller: way}
-            elif ways.keys() != {caller} or ways[caller] != way:
+                seen[mark] = {caller: way}
+                continue
+            if len(ways) != 1 or ways.get(caller) != way:
                 at = index * STEP_TOKENS
                 if at >= PREFIX_TOKENS_MIN and self._parted(ways, caller, way, packed):
                     parted = None if _ends(at, ends) else mark
-                ways = _noted(ways, caller, way)
-            seen[mark] = ways  # at the end: the least recent goes first
+                seen[mark] = _noted(ways, caller, way)
+            seen.move_to_end(mark)  # the least recent goes first
         while len(seen) > self._prefixes_max:
             seen.popitem(last=False)
         return None if parted is None else self._count(caller, parted, now)

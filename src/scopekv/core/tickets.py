@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NewType
+from typing import Any, NewType
 
 from scopekv.core.blocks import Fingerprint
 from scopekv.core.encoding import Value, decode, encode, encode_tokens
@@ -103,12 +103,16 @@ def key_id(public_key: bytes) -> KeyId:
     return KeyId(hashlib.sha256(encode("scopekv/key/1", public_key)).digest()[:8])
 
 
-def prefix_digests(token_bytes: bytes, ends: Sequence[int]) -> list[bytes]:
+def prefix_digests(
+    token_bytes: bytes, ends: Sequence[int], begun: tuple[int, Any] | None = None
+) -> list[bytes]:
     """SHA-256 over the first `end` tokens, for each of the rising `ends`.
 
-    `token_bytes`: `encode_tokens` of the whole prompt. Cost: one pass up to the last end.
+    `token_bytes`: `encode_tokens` of the whole prompt. `begun`: the hash object over so many first
+    tokens, at most the first end; it is not changed. Cost: one pass from there up to the last end.
     """
-    running, done, digests = hashlib.sha256(), 0, []
+    done, running = (begun[0], begun[1].copy()) if begun is not None else (0, hashlib.sha256())
+    digests = []
     for end in ends:
         running.update(token_bytes[4 * done : 4 * end])
         done = end

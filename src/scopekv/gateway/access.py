@@ -27,6 +27,8 @@ from scopekv.ports import KeyRecord, RegistryReader, Versions
 
 T = TypeVar("T")
 KEPT_MAX = 100_000
+CALLERS_MAX = 10_000  # names of end users and sessions may be long
+TRIES_MAX = 16
 log = logging.getLogger("scopekv.access")
 _NO_KEY = (
     "no API key in this request: send it as 'Authorization: Bearer sk-scopekv-...' "
@@ -52,12 +54,15 @@ class Access:
         self._keys: dict[bytes, KeyRecord] = {}
         self._rules: dict[str, RoleRules] = {}
         self._epochs: dict[Scope, int] = {}
+        self._callers: dict[tuple[str, str, str], Caller] = {}
         self._index_lock = asyncio.Lock()
         self._trouble = ""
         self.documents = DocumentIndex(())
 
     async def principal(self, request: Request, came: float = math.inf) -> Principal:
-        """Return the authenticated principal. Raises `Unauthenticated` or `Unavailable`.
+        """Return the authenticated principal, as of `versions` at that moment.
+
+        Raises `Unauthenticated` or `Unavailable`.
 
         `came`: when the request was here whole, by `time.monotonic`, if nothing was waited for
         since. Requests that were here when the counters were compared share that comparison.
@@ -100,19 +105,29 @@ class Access:
         return None
 
     async def caller(
-        self, principal: Principal, request: Request, body: Mapping[str, Any]
+        self, principal: Principal, request: Request, body: Mapping[str, Any], versions: object
     ) -> Caller:
-        """Return what decisions take. A client's words only narrow, within its own principal."""
-        narrowing = Narrowing(
-            end_user=_header(request, b"x-scopekv-user") or _text(body.get("user")),
-            session=_header(request, b"x-scopekv-session"),
-        )
+        """Return what decisions take. A client's words only narrow, within its own principal.
+
+        `versions`: those that were here when the principal was read; if others are here by now,
+        the caller does not stand.
+        """
+        end_user = _header(request, b"x-scopekv-user") or _text(body.get("user"))
+        session = _header(request, b"x-scopekv-session")
+        name = (principal.uid, end_user, session)
+        known = self._callers.get(name)
+        if known is not None and known.principal is principal and known.versions is versions:
+            return known
+        narrowing = Narrowing(end_user, session)
         rules = self._rules.get(principal.org)
         if rules is None:
             rules = await self._kept(
                 self._rules, principal.org, lambda: self._registry.rules(principal.org)
             )
-        return Caller(principal, narrowing, rules, self.documents, self.versions)
+        made = Caller(principal, narrowing, rules, self.documents, versions)
+        if versions is self.versions:
+            _keep(self._callers, name, made, CALLERS_MAX)
+        return made
 
     async def stands(self, versions: object, *, waited: bool) -> bool:
         """Whether nothing has changed since a caller was read under these `versions`."""
@@ -169,15 +184,19 @@ class Access:
                 self._rules.clear()
             if before is None or versions.epochs != before.epochs:
                 self._epochs.clear()
+            self._callers.clear()
             self.versions, self._compared_at = versions, began
 
     async def _kept(self, kept: dict[Any, Any], key: Any, call: Callable[[], T]) -> T:
-        """Ask, and keep the answer unless a change was seen while it was under way (I14)."""
-        seen = self.versions
-        found = await self._ask(call)
-        if found is not None and self.versions is seen:
-            _keep(kept, key, found)
-        return found
+        """Ask, and keep the answer; anew if a change was seen while it was under way (I14)."""
+        for _ in range(TRIES_MAX):
+            seen = self.versions
+            found = await self._ask(call)
+            if self.versions is seen:
+                if found is not None:
+                    _keep(kept, key, found, KEPT_MAX)
+                return found
+        raise Unavailable("the registry changes faster than it can be read: retry")
 
     async def _ask(self, call: Callable[[], T]) -> T:
         return await asyncio.to_thread(call) if self._in_thread else call()
@@ -227,7 +246,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
-    if len(kept) >= KEPT_MAX:
+def _keep(kept: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+    if len(kept) >= most:
         kept.clear()
     kept[key] = value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +25,44 @@ from scopekv.core.tickets import (
 from scopekv.gateway.tokens import Tokens
 
 NAMES_MAX = 20_000
+BEGUN_TOKENS_MIN = 256  # fewer are hashed as quickly as they are looked up
+BEGUN_BYTES_MAX = 16 << 20
+_NONE = (b"", None)
+
+
+class Begun:
+    """SHA-256 of how prompts begin: of their first segments, each kept for its scope and epoch.
+
+    A document, or an organisation's instructions, begins many prompts and is hashed once. Bounded.
+    """
+
+    def __init__(self, bytes_max: int = BEGUN_BYTES_MAX) -> None:
+        self._kept: OrderedDict[tuple[Scope, int, int], tuple[bytes, Any]] = OrderedDict()
+        self._bytes, self._bytes_max = 0, bytes_max
+
+    @property
+    def held_bytes(self) -> int:
+        return self._bytes
+
+    def digests(
+        self, scope: Scope, epoch: int, token_bytes: bytes, ends: Sequence[int]
+    ) -> list[bytes]:
+        """As `prefix_digests`; `scope` and `epoch`: of what lies before the first end."""
+        size = 4 * ends[0] if ends else 0
+        if not 4 * BEGUN_TOKENS_MIN <= size <= len(token_bytes):
+            return prefix_digests(token_bytes, ends)
+        key = (scope, epoch, ends[0])
+        text, state = self._kept.get(key, _NONE)
+        if state is None or not token_bytes.startswith(text):
+            self._bytes -= len(text)
+            text = token_bytes[:size]
+            state = hashlib.sha256(text)
+            self._kept[key] = (text, state)
+            self._bytes += len(text)
+        self._kept.move_to_end(key)
+        while self._bytes > self._bytes_max:
+            self._bytes -= len(self._kept.popitem(last=False)[1][0])
+        return prefix_digests(token_bytes, ends, begun=(ends[0], state))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,6 +75,7 @@ class Issuer:
     audience: AudienceId
     ttl_ms: int
     _names: dict[object, Any] = field(default_factory=dict, init=False, compare=False)
+    _begun: Begun = field(default_factory=Begun, init=False, compare=False)
 
     def salt(self, segments: Sequence[Segment], epochs: Sequence[int]) -> str:
         """The salt of the narrowest scope, for an engine whose plugin is absent or broken (L3)."""
@@ -56,7 +97,9 @@ class Issuer:
         Without tokens there is one open segment, which needs no digest.
         """
         ends = [segment.end for segment in segments if segment.end is not None]
-        digests = prefix_digests(tokens.packed, ends) if tokens is not None else []
+        digests: list[bytes] = []
+        if tokens is not None:
+            digests = self._begun.digests(segments[0].scope, epochs[0], tokens.packed, ends)
         grants = tuple(
             Grant(end, self.scope_id(segment.scope), epoch, digest)
             for segment, epoch, end, digest in zip(

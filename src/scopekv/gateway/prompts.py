@@ -29,19 +29,12 @@ _ROLES = {
 }
 _MESSAGE_FIELDS = {"role", "content", "name", "tool_calls", "tool_call_id", "refusal"}
 # Fields that change what the template renders. Their effect is the engine's to compute.
-_ENGINE_RENDERS = (
-    "chat_template",
-    "chat_template_kwargs",
-    "documents",
-    "continue_final_message",
-    "echo",
-    "reasoning_effort",
-    "functions",
-    "mm_processor_kwargs",
-    "media_io_kwargs",
-    "prompt_embeds",
-    "truncate_prompt_tokens",
-    "add_special_tokens",
+_ENGINE_RENDERS = frozenset(
+    {
+        *("chat_template", "chat_template_kwargs", "documents", "continue_final_message", "echo"),
+        *("reasoning_effort", "functions", "mm_processor_kwargs", "media_io_kwargs"),
+        *("prompt_embeds", "truncate_prompt_tokens", "add_special_tokens"),
+    }
 )
 
 
@@ -128,7 +121,7 @@ def rendered_chat(body: Mapping[str, Any], model: ModelText) -> Chat:
     given = body.get("messages")
     if not isinstance(given, list) or not given:
         raise Misuse("messages must be a list with at least one message")
-    if any(body.get(name) for name in _ENGINE_RENDERS):
+    if not _ENGINE_RENDERS.isdisjoint(body) and any(map(body.get, _ENGINE_RENDERS)):
         raise NotRenderable("a field that changes what the template renders")
     if body.get("add_generation_prompt") is False:
         raise NotRenderable("a chat that its last message goes on with")

@@ -73,11 +73,12 @@ class Reader:
         Raises `Misuse`, `Refused` or `Unavailable`.
         """
         principal = await self._access.principal(request, came)
+        versions = self._access.versions  # of now: whatever is waited for below may change them
         api = api or APIS[request.path]
         read = read_body(request.body)
         body = api.check(read)
         await self._note_claims(principal, request)
-        caller = self._probes.held(await self._access.caller(principal, request, body))
+        caller = self._probes.held(await self._access.caller(principal, request, body, versions))
         detail = request.header(b"x-scopekv-detail") == b"1"
         large = len(request.body) > LARGE_BYTES
         headers = to_pass(request)

@@ -89,10 +89,10 @@ class PromptTokenizer:
             inside = _pop_until(todo, start)
             owner = (todo[0] if todo else stretches[-1]).owner if stretches else None
             chunk = self._chunk(text[position:start], position, inside, owner)
-            token_ends.extend(count + end for end in chunk.ends)
+            token_ends += [count + end for end in chunk.ends]
             count += len(chunk.tokens)
             # A stretch that ends inside an added token ends before it.
-            token_ends.extend(count for _ in _pop_until(todo, stop - 1))
+            token_ends += [count] * len(_pop_until(todo, stop - 1))
             pieces += (chunk.tokens, token)
             count += len(token)
             position = stop
@@ -124,8 +124,8 @@ class PromptTokenizer:
     def _chunk(self, chunk: str, offset: int, inside: Sequence[Stretch], owner: Hashable) -> _Chunk:
         """Tokens of one chunk. `inside`: stretches that end in it; `owner`: whose the rest is."""
         if not chunk:
-            return _Chunk(_NOTHING, tuple(0 for _ in inside), 0)
-        ends = tuple(stretch.end - offset for stretch in inside)
+            return _Chunk(_NOTHING, (0,) * len(inside), 0)
+        ends = tuple([stretch.end - offset for stretch in inside])
         whole = bool(ends) and ends[-1] == len(chunk)
         key = ("chunk", inside[-1].owner if whole else owner, chunk, ends)
         known = self._recall(key)
@@ -152,9 +152,8 @@ class PromptTokenizer:
         counted = self._capped(chunk[anchor.cut :], tail, inside[len(anchor.ends) :], rest, counted)
         before = len(anchor.tokens)
         tokens = Tokens.join([anchor.tokens, Tokens.of(tail)])
-        return _Chunk(
-            tokens, (*anchor.ends, *(before + end for end in counted)), _cost(tokens, chunk)
-        )
+        ends = (*anchor.ends, *[before + end for end in counted])
+        return _Chunk(tokens, ends, _cost(tokens, chunk))
 
     def _anchor(
         self,
@@ -239,6 +238,8 @@ class PromptTokenizer:
 
         What follows can change a document's last tokens; those would tell its readers of it.
         """
+        if not any(stretch.fixed for stretch in stretches):
+            return counts
         capped = []
         for stretch, end, count in zip(stretches, ends, counts, strict=False):
             if stretch.fixed and count:

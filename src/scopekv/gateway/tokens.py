@@ -35,6 +35,8 @@ class Tokens:
     @classmethod
     def join(cls, pieces: Sequence[Tokens]) -> Tokens:
         full = [piece for piece in pieces if piece.packed]
+        if len(full) == 1:
+            return full[0]
         return cls(b"".join([p.packed for p in full]), b",".join([p.json for p in full]))
 
     def ids(self) -> list[int]:

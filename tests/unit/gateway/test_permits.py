@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from scopekv.adapters.ed25519 import TicketSigner, verifier
 from scopekv.core.blocks import Fingerprint
+from scopekv.core.encoding import encode_tokens
 from scopekv.core.enforcement import Gate, judge
 from scopekv.core.reasons import TicketReason
 from scopekv.core.replay import UseLedger
 from scopekv.core.scopes import Narrowing, Principal, Scope, ScopeKind, private_scope
 from scopekv.core.segments import Segment
-from scopekv.core.tickets import Ticket, audience_id, matching_grants, verify
+from scopekv.core.tickets import Ticket, audience_id, matching_grants, prefix_digests, verify
 from scopekv.errors import Misuse
 from scopekv.gateway import permits
-from scopekv.gateway.permits import Issuer
+from scopekv.gateway.permits import Begun, Issuer
 from scopekv.gateway.tokens import Tokens
 
 SIGNER, SECRET, HOME = TicketSigner(b"k" * 32), b"s" * 32, Fingerprint(b"n" * 32)
@@ -126,3 +127,20 @@ def test_an_issuer_shows_neither_secret_nor_names() -> None:
     shown = repr(issuer())
     assert SECRET.hex() not in shown
     assert repr(SECRET) not in shown
+
+
+beginnings = st.tuples(st.sampled_from([DOC, OWN]), st.integers(0, 1), st.integers(0, 2))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(beginnings, st.integers(255, 258), st.integers(0, 4)), max_size=12))
+def test_digests_of_kept_beginnings_are_those_of_the_whole_prompt(
+    prompts: list[tuple[tuple[Scope, int, int], int, int]],
+) -> None:
+    """Whatever a scope had sent before under the same end, other text and short prompts too."""
+    begun = Begun(bytes_max=2 * 4 * 258)
+    for (scope, epoch, text), end, more in prompts:
+        packed = encode_tokens([text] * (254 + more) + list(range(4)))
+        ends = [end, end + 3]
+        assert begun.digests(scope, epoch, packed, ends) == prefix_digests(packed, ends)
+        assert begun.held_bytes <= 2 * 4 * 258

@@ -70,7 +70,7 @@ class Explainer:
     async def serve(self, request: Request, reply: Reply) -> None:
         """Answer one caller, who sees its own requests alone."""
         principal = await self._access.principal(request)
-        caller = await self._access.caller(principal, request, {})
+        caller = await self._access.caller(principal, request, {}, self._access.versions)
         asked = _read(request.body)
         if asked.request_id:
             answer = await self.recent(caller, asked.request_id)
