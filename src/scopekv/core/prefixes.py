@@ -58,11 +58,11 @@ def marks(packed: bytes, stretches: Sequence[Stretch], key: bytes) -> tuple[Mark
         while at < end and len(found) < MARKS_MAX:
             step = mark_step(at)
             due = at - at % step + step
-            upto = min(due, end)
+            upto = min(end, due)
             state.update(packed[at * TOKEN_BYTES : upto * TOKEN_BYTES])
             at = upto
             if at == due or stretch.end is not None:
-                found.append(Mark(at, MarkId(state.copy().digest()[:MARK_BYTES])))
+                found.append(Mark(at, MarkId(state.digest()[:MARK_BYTES])))
     return tuple(found)
 
 
@@ -89,19 +89,21 @@ class SentPrefixes:
     def __len__(self) -> int:
         return len(self._sent)
 
-    def sent(self, name: str, prompt: Iterable[Mark]) -> None:
+    def sent(self, name: str, prompt: Sequence[Mark]) -> None:
         """Note that an instance gets a prompt with these marks."""
-        alone = self._one_set(frozenset((name,)))
-        for mark in prompt:
-            names = self._sent.get(mark.id)
+        if not prompt:
+            return
+        alone, sent = self._one_set(frozenset((name,))), self._sent
+        for _, mark_id in prompt:
+            names = sent.get(mark_id)
             if names is None:
-                self._sent[mark.id] = alone  # at the end, as the youngest
+                sent[mark_id] = alone  # at the end, as the youngest
                 continue
             if name not in names:
-                self._sent[mark.id] = self._one_set(names | alone)
-            self._sent.move_to_end(mark.id)
-        while len(self._sent) > self._max:
-            self._sent.popitem(last=False)
+                sent[mark_id] = self._one_set(names | alone)
+            sent.move_to_end(mark_id)
+        while len(sent) > self._max:
+            sent.popitem(last=False)
 
     def _one_set(self, names: frozenset[str]) -> frozenset[str]:
         return self._sets.setdefault(names, names)
@@ -144,19 +146,26 @@ class PrefixesInFlight:
         return len(self._counts)
 
     def placed(self, name: str, prompt: Iterable[Mark]) -> None:
-        for mark in prompt:
-            counts = self._counts.setdefault(mark.id, {})
-            counts[name] = counts.get(name, 0) + 1
+        every = self._counts
+        for _, mark_id in prompt:
+            counts = every.get(mark_id)
+            if counts is None:
+                every[mark_id] = {name: 1}
+            else:
+                counts[name] = counts.get(name, 0) + 1
 
     def ended(self, name: str, prompt: Iterable[Mark]) -> None:
         """Undo one `placed` with the same arguments."""
-        for mark in prompt:
-            counts = self._counts[mark.id]
-            counts[name] -= 1
-            if not counts[name]:
+        every = self._counts
+        for _, mark_id in prompt:
+            counts = every[mark_id]
+            left = counts[name] - 1
+            if left:
+                counts[name] = left
+            elif len(counts) > 1:
                 del counts[name]
-                if not counts:
-                    del self._counts[mark.id]
+            else:
+                del every[mark_id]
 
     def tokens(self, prompt: Sequence[Mark]) -> Mapping[str, int]:
         """How many leading tokens of a prompt are on their way to each instance, or being made."""

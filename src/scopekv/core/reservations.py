@@ -155,11 +155,12 @@ class InstanceLoad:
         if not 0 <= cached_tokens < total_tokens or not 0 <= prefill_seconds < math.inf:
             raise Misuse("a request has tokens to compute, and a finite time for them")
         self._advance(now)
+        others = self._others
         made = Reservation(
             *(total_tokens, cached_tokens, prefill_seconds, streams, now),
-            begins_at=now + self._others.after(now - self._heard_at),
-            alone=not self._waiting and not self._others.waiting,
-            beside=self._decoding + self._others.decoding,
+            begins_at=now + others.after(now - self._heard_at) if others is not NOTHING else now,
+            alone=not self._waiting and not others.waiting,
+            beside=self._decoding + others.decoding,
         )
         self._waiting[made] = None
         self._waiting_seconds += prefill_seconds
@@ -195,9 +196,9 @@ class InstanceLoad:
 
     def _advance(self, now: float) -> None:
         """Whole answers at the head count as decoding once their prefill should be over."""
-        while True:
-            head = next(iter(self._waiting), None)
-            if head is None or head.streams:
+        while self._waiting:
+            head = next(iter(self._waiting))
+            if head.streams:
                 return
             due = max(self._head_began, head.begins_at) + head.prefill_seconds
             if due > now:
