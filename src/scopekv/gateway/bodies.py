@@ -89,11 +89,14 @@ def sequences(body: dict[str, Any]) -> int:
 
 def stripped(body: dict[str, Any], api: Api) -> dict[str, Any]:
     """The client's body without what only the server may set; a stream always counts usage."""
-    clean = {key: value for key, value in body.items() if key not in STRIPPED}
+    clean = body
+    if not STRIPPED.isdisjoint(body):
+        clean = {key: value for key, value in body.items() if key not in STRIPPED}
     for name in ("messages", "input"):
         messages = clean.get(name)
         if isinstance(messages, list) and any(map(_has_parts, messages)):
-            clean[name] = [_without_names_of_media(message) for message in messages]
+            without = [_without_names_of_media(message) for message in messages]
+            clean = {**clean, name: without}
     return api.engine(clean)
 
 
@@ -152,12 +155,13 @@ def _with_more(written: Written, clean: dict[str, Any], salt: str) -> bytes | No
     here as in engines; one that must go is in `written.body` however often it is given.
     """
     body, more = written.body, {"cache_salt": salt}
-    for name, value in clean.items():
-        if name not in body:
-            more[name] = value
-        elif value is not body[name]:
+    if clean is not body:
+        for name, value in clean.items():
+            if name not in body:
+                more[name] = value
+            elif value is not body[name]:
+                return None
+        if len(clean) - len(more) + 1 != len(body):
             return None
-    if len(clean) - len(more) + 1 != len(body):
-        return None
     content = written.content
     return b"%b,%b" % (msgspec.json.encode(more)[:-1], content[content.index(b"{") + 1 :])

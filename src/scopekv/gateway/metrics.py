@@ -181,6 +181,7 @@ class Metrics:
 
         `org` is seen only where `org_label` was switched on.
         """
+        hit = False
         self._count(self._answered, 1)
         self._count(self._input, input_tokens)
         for scope, tokens in cached_by_scope.items():
@@ -189,7 +190,8 @@ class Metrics:
                 child = self._cached_of[scope] = self._cached.labels(scope.value)
             if tokens:
                 self._count(child, tokens)
-        if any(cached_by_scope.values()):
+                hit = True
+        if hit:
             self._count(self._hits, 1)
         if self._by_org is not None:
             self._by_org[0].labels(org).inc(input_tokens)

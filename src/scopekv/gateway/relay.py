@@ -202,7 +202,7 @@ class Relay:
             sending.body,
             timeout_seconds=HEAD_SECONDS_MAX,
         )
-        async with answer:
+        try:
             route.hear(answer)
             if answer.status != 200:
                 if answer.status >= 500:
@@ -219,6 +219,8 @@ class Relay:
             if job.body.get("stream"):
                 return await passing.stream(answer, reply)
             return await passing.whole(answer, reply)
+        finally:
+            answer.close()
 
     async def _sending(
         self, job: Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]
@@ -273,10 +275,7 @@ def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Tol
         at_seconds=time.monotonic(),
         instance=route.instance.address.name,
         whole_prompt=route.instance.isolation is not Isolation.SCOPED,
-        epochs=tuple(
-            (segment.scope, epoch)
-            for segment, epoch in zip(prompt.segments, sending.epochs, strict=True)
-        ),
+        epochs=tuple(zip([s.scope for s in prompt.segments], sending.epochs, strict=True)),
         cached=told.usage.cached if told.usage is not None else None,
         prompt_tokens=told.usage.prompt_tokens if told.usage is not None else None,
         fetch_reason=str(decision.get("reason", "")) if isinstance(decision, dict) else "",
