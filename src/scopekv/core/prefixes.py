@@ -11,8 +11,9 @@ have different marks: no affinity between strangers (L4).
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, NewType
 
@@ -55,20 +56,29 @@ def marks(packed: bytes, stretches: Sequence[Stretch], key: bytes) -> tuple[Mark
     for stretch in stretches:
         end = total if stretch.end is None else min(stretch.end, total)
         state.update(_owner(stretch.scope, stretch.epoch))
-        while at < end and len(found) < MARKS_MAX:
-            step = mark_step(at)
-            due = at - at % step + step
-            upto = min(end, due)
+        ends = _ENDS[bisect_right(_ENDS, at) : bisect_right(_ENDS, end)]
+        if stretch.end is not None and at < end and ends[-1:] != (end,):
+            ends += (end,)
+        for upto in ends:
             state.update(packed[at * TOKEN_BYTES : upto * TOKEN_BYTES])
             at = upto
-            if at == due or stretch.end is not None:
-                found.append(Mark(at, MarkId(state.digest()[:MARK_BYTES])))
-    return tuple(found)
+            found.append(Mark(at, MarkId(state.digest()[:MARK_BYTES])))
+    return tuple(found[:MARKS_MAX])
 
 
 def mark_step(at: int) -> int:
     """From one mark to the next, after token `at`: a power of two, so that marks stay aligned."""
     return MARK_TOKENS if at < FINE_TOKENS else 1 << (at.bit_length() - 4)
+
+
+def _ends() -> Iterator[int]:
+    at = 0
+    for _ in range(MARKS_MAX):
+        at += mark_step(at)
+        yield at
+
+
+_ENDS = tuple(_ends())  # where marks lie, but for the ends of segments
 
 
 @lru_cache(maxsize=4096)

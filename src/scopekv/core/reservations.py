@@ -136,9 +136,9 @@ class InstanceLoad:
     def _own_seconds(self, now: float) -> float:
         """What is late is expected to be late as much again, so a hanging instance gets dearer."""
         self._advance(now)
-        head = next(iter(self._waiting), None)
-        if head is None:
+        if not self._waiting:
             return 0.0
+        head = next(iter(self._waiting))
         left = head.prefill_seconds - max(0.0, now - max(self._head_began, head.begins_at))
         return max(0.0, self._waiting_seconds - head.prefill_seconds) + abs(left)
 

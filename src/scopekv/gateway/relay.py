@@ -235,7 +235,6 @@ class Relay:
             waited = True
             if not await self._notes.note(prompt.segments, epochs):
                 return None
-        own_epoch = await self._access.epoch(job.caller.private)
         if not await self._access.stands(job.caller.versions, waited=waited):
             return None
         salt = self._issuer.salt(prompt.segments, epochs)
@@ -258,7 +257,8 @@ class Relay:
             written=job.written,
         )
         known = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
-        return _Sending(data, known, tuple(epochs), own_epoch)
+        # The last segment is the caller's own, and nothing has changed since its epoch was read.
+        return _Sending(data, known, tuple(epochs), epochs[-1])
 
 
 def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Told) -> Recent:

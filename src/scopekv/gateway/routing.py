@@ -177,15 +177,15 @@ class Router:
         serving = self._fleet.serving(asked.model, tried)
         serving = [i for i in serving if i.load.in_flight < self._in_flight_max] or serving
         now = asyncio.get_running_loop().time()
-        marked = self._marks(asked) if len(self._fleet.instances) > 1 else ()
-        candidates = self._candidates(asked, marked, serving, now)
         total, tie = asked.total_tokens, self._dice.random()
+        marked = self._marks(asked, total) if len(self._fleet.instances) > 1 else ()
+        candidates = self._candidates(asked, marked, serving, now)
         choice = choose(candidates, total, tie, retry=bool(tried))
         instance = next(i for i in serving if i.address.name == choice.name)
         instance.circuit.begins(now)
         reservation = instance.load.place(
             now,
-            total_tokens=asked.total_tokens,
+            total_tokens=total,
             cached_tokens=choice.cached_tokens,
             prefill_seconds=choice.prefill_seconds,
             streams=asked.streams,
@@ -222,8 +222,8 @@ class Router:
             found.append(_candidate(instance, there, crowd, now))
         return found
 
-    def _marks(self, asked: Asked) -> tuple[Mark, ...]:
-        if len(asked.segments) == 1 and asked.total_tokens < MARK_TOKENS:
+    def _marks(self, asked: Asked, total: int) -> tuple[Mark, ...]:
+        if len(asked.segments) == 1 and total < MARK_TOKENS:
             return ()  # too short for a mark
         stretches = [
             Stretch(segment.end, (segment.scope.kind.value, *segment.scope.path), epoch)
