@@ -6,8 +6,7 @@ Header names are lower-case bytes, values are bytes without surrounding blanks, 
 import asyncio
 import json
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scopekv.core.values import light_value
 from scopekv.errors import Misuse
@@ -31,35 +30,6 @@ HOP_BY_HOP = frozenset(
 NOT_END_TO_END = HOP_BY_HOP | {b"content-length"}
 
 
-class Disconnect:
-    """Whether the client has left, and who wants to know. Mutable; one per request.
-
-    The server cancels the handler's task anyway; this is for work that lives outside that task.
-    """
-
-    __slots__ = ("_callbacks", "gone")
-
-    def __init__(self) -> None:
-        self.gone = False
-        self._callbacks: list[Callable[[], None]] = []
-
-    def call(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once when the client leaves; at once if it already has."""
-        if self.gone:
-            callback()
-        else:
-            self._callbacks.append(callback)
-
-    def fire(self) -> None:
-        """Mark the client as gone and run every callback. Idempotent; the server calls it."""
-        if self.gone:
-            return
-        self.gone = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
-
-
 @light_value()
 class Request:
     """One whole request. `path` and `query` are as sent (not percent-decoded), `query` without `?`.
@@ -72,7 +42,6 @@ class Request:
     query: str
     headers: Headers
     body: bytes
-    disconnect: Disconnect = field(default_factory=Disconnect, compare=False, repr=False)
     keep_alive: bool = True
     minor_version: int = 1
 
