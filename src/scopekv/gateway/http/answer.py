@@ -174,7 +174,8 @@ class UpstreamResponse:
         """Add body bytes; True when the reader is too far behind to read on."""
         self._chunks.append(data)
         self._buffered += len(data)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
         return self._buffered > BODY_BYTES_HIGH
 
     def complete(self) -> None:
