@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from scopekv.core.policy import Document, Level, PartRole, RoleRules, decide, may_read
 from scopekv.core.reasons import ScopeReason
 from scopekv.core.scopes import Audience, Narrowing, Principal, Scope, ScopeKind, private_scope
-from scopekv.core.segments import SEGMENTS_MAX, Part, decide_parts, plan_segments
+from scopekv.core.segments import SEGMENTS_MAX, Part, decide_parts, decided, plan_segments
 from scopekv.errors import Misuse
+from scopekv.gateway.documents import DocumentIndex
+from scopekv.gateway.prompts import Caller
 
 _spec = importlib.util.spec_from_file_location(
     "reference_policy", Path(__file__).parents[1] / "reference" / "policy.py"
@@ -205,3 +207,21 @@ def test_a_part_without_a_token_of_its_own_ends_all_sharing(
 def test_a_narrowing_has_a_bound(size: int, session: bool) -> None:
     with pytest.raises(Misuse, match="512"):
         Narrowing(session="x" * size) if session else Narrowing(end_user="x" * size)
+
+
+@LAW
+@given(principals(), narrowings, rules, st.lists(prompts, min_size=2, max_size=6))
+def test_what_a_caller_was_decided_before_changes_no_decision(
+    principal: Principal, narrowing: Narrowing, given_rules: RoleRules, sent: list[list[Part]]
+) -> None:
+    caller = Caller(principal, narrowing, given_rules, DocumentIndex(()))
+    for asked in [*sent, *sent]:
+        made = caller.decided(asked)
+        decisions = decide_parts(asked, principal, narrowing, given_rules)
+        assert made == decided(asked, principal, narrowing, given_rules)
+        assert list(made.scopes) == [decision.scope for decision in decisions]
+        for part, shared, decision in zip(asked, made.documents, decisions, strict=True):
+            assert shared == (part.document is not None and decision.allowed)
+        for index, owner in enumerate(made.owners):
+            scopes = [*made.scopes, caller.private][: index + 1]
+            assert set(owner) == {(scope.kind.value, scope.path) for scope in scopes}

@@ -10,7 +10,7 @@ narrowest scope, so that whatever the engine adds or narrows belongs to the call
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from scopekv.core.policy import Decision, Document, PartRole, RoleRules, decide
@@ -34,6 +34,36 @@ class Segment:
     start: int
     end: int | None
     scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Parts, and what was decided on each.
+
+    `owners`: for each part, and for the caller's own text behind them, the names of all scopes up
+    to there: what a memo of its tokens may be kept for. `documents`: whether it is one as allowed.
+    """
+
+    parts: Sequence[Part]
+    scopes: tuple[Scope, ...]
+    documents: tuple[bool, ...]
+    owners: tuple[tuple[Hashable, ...], ...]
+
+
+def decided(
+    parts: Sequence[Part], principal: Principal, narrowing: Narrowing, rules: RoleRules
+) -> Decided:
+    """Return the decisions on the parts of one prompt, as its tokenizer takes them."""
+    decisions = decide_parts(parts, principal, narrowing, rules)
+    scopes = tuple([decision.scope for decision in decisions])
+    owners: list[tuple[Hashable, ...]] = []
+    for scope in (*scopes, private_scope(principal, narrowing)):
+        name = (scope.kind.value, scope.path)  # as plain values: memos hash it many times
+        chain = owners[-1] if owners else ()
+        owners.append(chain if name in chain else (*chain, name))
+    pairs = zip(parts, decisions, strict=True)
+    documents = tuple([one.allowed and part.document is not None for part, one in pairs])
+    return Decided(parts, scopes, documents, tuple(owners))
 
 
 def decide_parts(

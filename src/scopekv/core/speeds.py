@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from scopekv.core.values import light_value
 from scopekv.errors import Misuse
@@ -115,17 +116,19 @@ class _Fit:
         return min(max(signal, self._agile[0]), self._agile[1])
 
     def _learn_shape(self, row: Sequence[float], value: float) -> None:
+        decay = self._decay
         for i, x in enumerate(row):
-            self._vector[i] = self._decay * self._vector[i] + x * value
-            for j, y in enumerate(row):
-                self._matrix[i][j] = self._decay * self._matrix[i][j] + x * y
+            self._vector[i] = decay * self._vector[i] + x * value
+            pairs = zip(self._matrix[i], row, strict=True)
+            self._matrix[i] = [decay * before + x * y for before, y in pairs]
         pull = [_PULL * self._matrix[i][i] for i in range(len(row))]
         weights = _not_negative(self._matrix, self._vector, pull, self._mean)
         self.coefficients = tuple(p * w for p, w in zip(self._prior, weights, strict=True))
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
+    total: float = sum(map(mul, a, b))
+    return total
 
 
 def _not_negative(
@@ -133,7 +136,13 @@ def _not_negative(
 ) -> list[float]:
     """Minimise the squared error plus pull * (w - mean)^2, each w at least a trace of mean."""
     size, floor = len(vector), mean * 1e-3
-    fixed: set[int] = set()
+    rows = [[*row, v + p * mean] for row, v, p in zip(matrix, vector, pull, strict=True)]
+    for i, p in enumerate(pull):
+        rows[i][i] += p
+    weights = _solve(rows)
+    fixed = {i for i, weight in enumerate(weights) if weight < floor}
+    if not fixed:
+        return weights
     while True:
         free = [i for i in range(size) if i not in fixed]
         rows = [

@@ -51,9 +51,8 @@ class Metrics:
         self._requests = self._counter(
             "requests", "Answers by endpoint and status.", "endpoint", "status"
         )
+        self._pending: dict[Counter, int] = {}
         self._answers: dict[tuple[str, int], Counter] = {}
-        # What was counted since the last scrape: a count of the library's own costs five times it.
-        self._uncounted: dict[Counter, int] = {}
         self._input = self._counter("input_tokens", "Prompt tokens of answered requests.")
         self._cached = self._counter("cached_tokens", "Prompt tokens read from the cache.", "scope")
         self._cached_of: dict[ScopeKind, Counter] = {}
@@ -150,10 +149,7 @@ class Metrics:
         child = self._answers.get((endpoint, status))
         if child is None:  # kept, because finding one by its labels costs as much as counting
             child = self._answers[endpoint, status] = self._requests.labels(endpoint, str(status))
-        self._count(child, 1)
-
-    def _count(self, counter: Counter, more: int) -> None:
-        self._uncounted[counter] = self._uncounted.get(counter, 0) + more
+        self._add(child)
 
     def engine_error(self, kind: str) -> None:
         self._engine_errors.labels(kind).inc()
@@ -172,7 +168,7 @@ class Metrics:
 
     def routed(self, reason: RouteReason) -> None:
         """Count one choice of an instance. A request that is tried again is counted again."""
-        self._count(self._routes[reason], 1)
+        self._add(self._routes[reason])
 
     def counted(
         self, input_tokens: int, cached_by_scope: Mapping[ScopeKind, int], org: str
@@ -181,18 +177,16 @@ class Metrics:
 
         `org` is seen only where `org_label` was switched on.
         """
-        hit = False
-        self._count(self._answered, 1)
-        self._count(self._input, input_tokens)
+        self._add(self._answered)
+        self._add(self._input, input_tokens)
         for scope, tokens in cached_by_scope.items():
             child = self._cached_of.get(scope)
             if child is None:
                 child = self._cached_of[scope] = self._cached.labels(scope.value)
             if tokens:
-                self._count(child, tokens)
-                hit = True
-        if hit:
-            self._count(self._hits, 1)
+                self._add(child, tokens)
+        if any(cached_by_scope.values()):
+            self._add(self._hits)
         if self._by_org is not None:
             self._by_org[0].labels(org).inc(input_tokens)
             self._by_org[1].labels(org).inc(sum(cached_by_scope.values()))
@@ -217,7 +211,14 @@ class Metrics:
             self._queue.labels(one.name).set(one.queue_seconds)
 
     def text(self) -> bytes:
-        uncounted, self._uncounted = self._uncounted, {}
-        for counter, more in uncounted.items():
-            counter.inc(more)
+        pending, self._pending = self._pending, {}
+        for counter, count in pending.items():
+            counter.inc(count)
         return generate_latest(self._registry)
+
+    def _add(self, counter: Counter, count: int = 1) -> None:
+        """Count what each request counts. On the event loop alone: the library's lock costs more.
+
+        Added up for the next scrape.
+        """
+        self._pending[counter] = self._pending.get(counter, 0) + count

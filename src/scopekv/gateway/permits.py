@@ -100,12 +100,10 @@ class Issuer:
         digests: list[bytes] = []
         if tokens is not None:
             digests = self._begun.digests(segments[0].scope, epochs[0], tokens.packed, ends)
-        grants = tuple(
-            Grant(end, self.scope_id(segment.scope), epoch, digest)
-            for segment, epoch, end, digest in zip(
-                segments, epochs, (*ends, None), (*digests, b""), strict=True
-            )
-        )
+        closed = zip(segments, epochs, (*ends, None), (*digests, b""), strict=True)
+        grants = [
+            Grant(end, self.scope_id(one.scope), epoch, sha) for one, epoch, end, sha in closed
+        ]
         ticket = Ticket(
             key_id=self.key_id,
             issued_ms=time.time_ns() // 1_000_000,
@@ -115,7 +113,7 @@ class Issuer:
             principal=self._opaque(principal, lambda: principal.pseudonym(self.secret)),
             nonce=secrets.token_bytes(16),
             uses=uses,
-            grants=grants,
+            grants=tuple(grants),
         )
         return mint(ticket, self.sign)
 

@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
-from scopekv.core.encoding import encode
 from scopekv.core.policy import Level, RoleRules
 from scopekv.core.probing import CALLERS_MAX, CallerId, ProbeKind, ProbeWatch
 from scopekv.core.scopes import Principal
@@ -54,7 +53,7 @@ class Probes:
         """The caller as decisions may take it: one that probed shares with nobody else."""
         if not self._narrowed:
             return caller
-        until = self._narrowed.get(_id(caller))
+        until = self._narrowed.get(caller.id)
         if until is None or self._monotonic() >= until:
             return caller
         return replace(caller, rules=_ALONE, documents=_NO_DOCUMENTS)
@@ -64,7 +63,7 @@ class Probes:
         if self._settings.action is ProbeAction.OFF or prompt.tokens is None:
             return
         ends = [segment.end for segment in prompt.segments if segment.end is not None]
-        name, now = _id(caller), self._monotonic()
+        name, now = caller.id, self._monotonic()
         kind = self._watch.look(name, prompt.tokens.packed, ends, now)
         if kind is None:
             return
@@ -89,9 +88,3 @@ class Probes:
             await self._access.audit(principal, "probe", "prompts", kind.value, outcome=outcome)
         except ScopeKVError as error:
             log.error("a probe alarm is not in the audit log: %s", error)
-
-
-def _id(caller: Caller) -> CallerId:
-    principal = caller.principal
-    end_user = caller.narrowing.end_user if principal.service else ""
-    return CallerId(encode("scopekv/caller/1", principal.org_uid, principal.uid, end_user))

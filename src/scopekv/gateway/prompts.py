@@ -7,13 +7,15 @@ message with other fields, and everything after it, is the caller's own.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scopekv.core.encoding import encode
 from scopekv.core.policy import PartRole, RoleRules
+from scopekv.core.probing import CallerId
 from scopekv.core.scopes import Narrowing, Principal, Scope, private_scope
-from scopekv.core.segments import Part, Segment, decide_parts, plan_segments
+from scopekv.core.segments import Decided, Part, Segment, decided, plan_segments
 from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 from scopekv.gateway.documents import DocumentIndex
@@ -27,15 +29,15 @@ _ROLES = {
     "assistant": PartRole.MESSAGES,
     "tool": PartRole.MESSAGES,
 }
+_PARTS = {role: Part(role) for role in PartRole}
+PARTS_KEPT_MAX = 16
 _MESSAGE_FIELDS = {"role", "content", "name", "tool_calls", "tool_call_id", "refusal"}
 # Fields that change what the template renders. Their effect is the engine's to compute.
-_ENGINE_RENDERS = frozenset(
-    {
-        *("chat_template", "chat_template_kwargs", "documents", "continue_final_message", "echo"),
-        *("reasoning_effort", "functions", "mm_processor_kwargs", "media_io_kwargs"),
-        *("prompt_embeds", "truncate_prompt_tokens", "add_special_tokens"),
-    }
-)
+_ENGINE_RENDERS = {
+    *("chat_template", "chat_template_kwargs", "documents", "continue_final_message", "echo"),
+    *("reasoning_effort", "functions", "mm_processor_kwargs", "media_io_kwargs"),
+    *("prompt_embeds", "truncate_prompt_tokens", "add_special_tokens"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,26 @@ class Caller:
     rules: RoleRules
     documents: DocumentIndex
     versions: object = None  # what it was read under; see Access.stands
+    id: CallerId = field(init=False)  # an account's; of a service account, one of its end users'
     private: Scope = field(init=False)  # the narrowest scope of this caller
+    _last: list[Decided] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "private", private_scope(self.principal, self.narrowing))
+        who = self.principal
+        end_user = self.narrowing.end_user if who.service else ""
+        name = encode("scopekv/caller/1", who.org_uid, who.uid, end_user)
+        object.__setattr__(self, "id", CallerId(name))
+        object.__setattr__(self, "private", private_scope(who, self.narrowing))
+
+    def decided(self, parts: Sequence[Part]) -> Decided:
+        """What is decided on these parts. The last is kept: a caller's prompts are much alike."""
+        for last in self._last:
+            if last.parts == parts:
+                return last
+        made = decided(parts, self.principal, self.narrowing, self.rules)
+        if len(parts) <= PARTS_KEPT_MAX:
+            self._last[:] = [made]
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +125,7 @@ def chat_prompt(body: Mapping[str, Any], caller: Caller, model: ModelText) -> Pr
     position = len(rendered.glue[0])
     plain = _plain_messages(messages, tools, rendered, model)
     if tools and plain:
-        stretches.append(_Stretch(position, Part(PartRole.TOOLS)))
+        stretches.append(_Stretch(position, _PARTS[PartRole.TOOLS]))
     for index, message in enumerate(messages[:plain]):
         role, shown = _ROLES[message["role"]], rendered.contents[index]
         after = position + len(shown) + len(rendered.glue[index + 1])
@@ -258,7 +276,7 @@ def _content_stretches(
             add(start + match.end, Part(role, match.document))
         end = start + len(text)
         if stretches[-1:] == [] or stretches[-1].end < offset + end - lost:
-            add(end, Part(role))
+            add(end, _PARTS[role])
         start = end + 1
     return [s for s in stretches if s.end > offset]
 
@@ -271,19 +289,11 @@ def _prompt(
     *,
     special: bool,
 ) -> Prompt:
-    private = caller.private
-    parts = [stretch.part for stretch in stretches]
-    decisions = decide_parts(parts, caller.principal, caller.narrowing, caller.rules)
-    scopes = [decision.scope for decision in decisions]
-    owners: list[tuple[Hashable, ...]] = []
-    for scope in (*scopes, private):
-        name = (scope.kind.value, scope.path)  # as plain values: memos hash it many times
-        chain = owners[-1] if owners else ()
-        owners.append(chain if name in chain else (*chain, name))
+    made = caller.decided([stretch.part for stretch in stretches])
     marks = [
-        Stretch(stretch.end, owner, fixed=decision.allowed and stretch.part.document is not None)
-        for stretch, owner, decision in zip(stretches, owners[:-1], decisions, strict=True)
+        Stretch(stretch.end, owner, fixed)
+        for stretch, owner, fixed in zip(stretches, made.owners, made.documents, strict=False)
     ]
-    marks.append(Stretch(len(text), owners[-1]))
+    marks.append(Stretch(len(text), made.owners[-1]))
     tokens, ends = tokenizer.tokenize(text, marks, special=special)
-    return Prompt(plan_segments(scopes, ends[:-1], private), tokens)
+    return Prompt(plan_segments(made.scopes, ends[:-1], caller.private), tokens)

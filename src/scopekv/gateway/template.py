@@ -23,6 +23,7 @@ from scopekv.errors import Misuse
 
 _SKELETONS_MAX = 512
 _QUARTER_SECONDS = 900  # in every time zone, dates and hours change at a quarter of an hour
+_PLAIN = {bool, int, str, type(None)}
 _OPEN, _CLOSE = "\ue000", "\ue001"  # private use: no tokenizer or template gives them a meaning
 
 
@@ -42,15 +43,25 @@ class Rendered:
     contents: tuple[str, ...]
 
 
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's, which looks at each attribute for what could change or escape: plain values cannot.
+
+    Templates ask `loop.first` for every message.
+    """
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        if type(value) in _PLAIN and not attr.startswith("_"):
+            return True
+        return super().is_safe_attribute(obj, attr, value)
+
+
 class ChatTemplate:
     """One engine's chat template, with the variables its server passes to it."""
 
     def __init__(
         self, source: str, special_tokens: Mapping[str, str], defaults: Mapping[str, Any]
     ) -> None:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-        )
+        environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise
         environment.globals["strftime_now"] = _strftime_now
