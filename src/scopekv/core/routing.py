@@ -131,8 +131,10 @@ def choose(
     best = soonest.expected if free is costs else min(free, key=_expected).expected
     same = best + max(SAME_FRACTION * best, SAME_SECONDS)
     near = [cost for cost in free if cost.expected <= same]
-    fewest = min(cost.candidate.in_flight for cost in near)
-    equals = [cost for cost in near if cost.candidate.in_flight == fewest]
+    equals = near
+    if len(near) > 1:
+        fewest = min([cost.candidate.in_flight for cost in near])
+        equals = [cost for cost in near if cost.candidate.in_flight == fewest]
     chosen = equals[int(tie * len(equals))]
     if retry:
         return chosen.choice(RouteReason.RETRY)

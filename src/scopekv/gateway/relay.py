@@ -85,18 +85,15 @@ class Relay:
         """Answer a `POST` to one of the completion APIs; 429 where too many wait."""
         trace = self._tracer.begin(operation(request.path), request.headers)
         try:
-            await self._admit(request, reply, trace)
+            async with self._room.place(lambda: self._access.principal(request)) as waited:
+                if waited:
+                    self._metrics.waited_seconds.observe(waited)
+                await self._serve(request, reply, waited, trace)
         except BaseException as error:  # a client that left ends it too
             trace.failed(type(error).__name__)
             raise
         finally:
             trace.end()
-
-    async def _admit(self, request: Request, reply: Reply, trace: Trace) -> None:
-        async with self._room.place(lambda: self._access.principal(request)) as waited:
-            if waited:
-                self._metrics.waited_seconds.observe(waited)
-            await self._serve(request, reply, waited, trace)
 
     async def _serve(self, request: Request, reply: Reply, waited: float, trace: Trace) -> None:
         """Place and forward it, on another instance if need be.

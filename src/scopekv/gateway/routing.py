@@ -117,10 +117,11 @@ class Route:
         reservation: Reservation,
         in_flight: PrefixesInFlight,
         marked: Sequence[Mark],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.instance, self.choice = instance, choice
         self._reservation, self._in_flight, self._marked = reservation, in_flight, marked
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._outcome: Outcome | None = None
 
     def hear(self, answer: UpstreamResponse) -> None:
@@ -176,7 +177,8 @@ class Router:
         """
         serving = self._fleet.serving(asked.model, tried)
         serving = [i for i in serving if i.load.in_flight < self._in_flight_max] or serving
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         total, tie = asked.total_tokens, self._dice.random()
         marked = self._marks(asked, total) if len(self._fleet.instances) > 1 else ()
         candidates = self._candidates(asked, marked, serving, now)
@@ -193,7 +195,7 @@ class Router:
         self._in_flight.placed(choice.name, marked)
         self._locator.sent(marked, instance)
         self._metrics.routed(choice.reason)
-        return Route(instance, choice, reservation, self._in_flight, marked)
+        return Route(instance, choice, reservation, self._in_flight, marked, loop)
 
     def _candidates(
         self, asked: Asked, marked: Sequence[Mark], serving: Sequence[Instance], now: float
