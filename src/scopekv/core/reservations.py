@@ -135,10 +135,9 @@ class InstanceLoad:
 
     def _own_seconds(self, now: float) -> float:
         """What is late is expected to be late as much again, so a hanging instance gets dearer."""
-        self._advance(now)
-        if not self._waiting:
+        head = self._advance(now)
+        if head is None:
             return 0.0
-        head = next(iter(self._waiting))
         left = head.prefill_seconds - max(0.0, now - max(self._head_began, head.begins_at))
         return max(0.0, self._waiting_seconds - head.prefill_seconds) + abs(left)
 
@@ -194,16 +193,20 @@ class InstanceLoad:
             self._waiting_seconds = 0.0  # no rounding is kept
         self._decoding += 1
 
-    def _advance(self, now: float) -> None:
-        """Whole answers at the head count as decoding once their prefill should be over."""
+    def _advance(self, now: float) -> Reservation | None:
+        """Whole answers at the head count as decoding once their prefill should be over.
+
+        Gives the head that is left.
+        """
         while self._waiting:
             head = next(iter(self._waiting))
             if head.streams:
-                return
+                return head
             due = max(self._head_began, head.begins_at) + head.prefill_seconds
             if due > now:
-                return
+                return head
             self._to_decoding(head, due)
+        return None
 
     # What answers teach.
 
