@@ -162,17 +162,22 @@ class Answered:
         """Add it to counts in the order of `COUNTS`; cheaper than a tally for each answer."""
         total, cached = sum(self.input.values()), sum(self.cached.values())
         shared = sum([self.cached.get(kind, 0) for kind in SHARED_KINDS])
-        saved = _ms(self.curve, 0, cached)
-        first = self.first_token_seconds
-        isolation_ms = _ms(self.curve, cached, cached + self.only_others) if self.only_others else 0
-        first_of_counts = (
-            *(1, cached > 0, total, cached),
-            *(first is not None, round(1000 * first) if first is not None else 0),
-            *(saved, shared, saved * shared // cached if cached else 0),
-            *(self.only_others, isolation_ms),
-        )
-        for place, count in enumerate(first_of_counts):
-            counts[place] += count
+        places, first, others = _PLACES, self.first_token_seconds, self.only_others
+        counts[places["requests"]] += 1
+        counts[places["input_tokens"]] += total
+        if cached:
+            saved = _ms(self.curve, 0, cached)
+            counts[places["hits"]] += 1
+            counts[places["cached_tokens"]] += cached
+            counts[places["saved_ms"]] += saved
+            counts[places["shared_tokens"]] += shared
+            counts[places["shared_saved_ms"]] += saved * shared // cached
+        if first is not None:
+            counts[places["first_token_requests"]] += 1
+            counts[places["first_token_ms"]] += round(1000 * first)
+        if others:
+            counts[places["isolation_tokens"]] += others
+            counts[places["isolation_ms"]] += _ms(self.curve, cached, cached + others)
         for kind, count in self.input.items():
             counts[_INPUT[kind]] += count
         for kind, count in self.cached.items():

@@ -133,7 +133,9 @@ def engine_room(fleet: Fleet, settings: RoutingSettings) -> WaitingRoom:
     """Places over all instances in use; with none of them, whoever comes is told so at once."""
 
     def places() -> int:
-        live = [instance for instance in fleet.instances if instance.takes_requests]
-        return settings.in_flight_max * (len(live) or 1)
+        live = 0
+        for instance in fleet.instances:
+            live += instance.takes_requests
+        return settings.in_flight_max * (live or 1)
 
     return WaitingRoom(places, settings, "the engines")
