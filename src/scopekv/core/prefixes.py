@@ -36,6 +36,9 @@ class Mark(NamedTuple):
     id: MarkId
 
 
+_made = tuple.__new__  # half the cost of calling the class, of which a long prompt has many
+
+
 class Stretch(NamedTuple):
     """Tokens up to `end`, None for the rest, under this scope in this epoch."""
 
@@ -62,7 +65,7 @@ def marks(packed: bytes, stretches: Sequence[Stretch], key: bytes) -> tuple[Mark
         for upto in ends:
             state.update(packed[at * TOKEN_BYTES : upto * TOKEN_BYTES])
             at = upto
-            found.append(Mark(at, MarkId(state.digest()[:MARK_BYTES])))
+            found.append(_made(Mark, (at, state.digest()[:MARK_BYTES])))
     return tuple(found[:MARKS_MAX])
 
 
@@ -104,9 +107,11 @@ class SentPrefixes:
         if not prompt:
             return
         alone, sent = self._one_set(frozenset((name,))), self._sent
+        known = True  # whoever was not sent a prefix was not sent what goes on from it
         for _, mark_id in prompt:
-            names = sent.get(mark_id)
+            names = sent.get(mark_id) if known else None
             if names is None:
+                known = False
                 sent[mark_id] = alone  # at the end, as the youngest
                 continue
             if name not in names:
