@@ -126,6 +126,33 @@ def test_to_evict_is_to_remove_the_victims(
                 cache.check()
 
 
+@pytest.mark.parametrize("rivals", [1, 2, 3])
+def test_rivals_push_each_other_out_as_in_the_reference(
+    rivals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small forests across accounts, of which fewer compete than there are."""
+    monkeypatch.setattr("scopekv.core.victims.RIVALS_MAX", rivals)
+    monkeypatch.setattr("tests.reference.eviction.RIVALS_MAX", rivals)
+    for seed in range(500):
+        draw = random.Random(seed)
+        blocks = draw.randint(6, 16)
+        shares = Shares(4 * blocks, draw.choice([0.0, 0.0, 0.3, 0.8]))
+        policy: ScopedPolicy[int] = ScopedPolicy(shares)
+        obvious = ReferencePolicy(shares)
+        accounts = [bytes([each]) * 16 for each in range(draw.randint(2, 5))]
+        for key in range(blocks):
+            parent = draw.choice([None, *range(key)][-6:])
+            entry = Entry(draw.choice(accounts), parent, 0, 4, 1.0)
+            policy.insert(key, entry)
+            obvious.insert(key, entry)
+        for key in draw.choices(range(blocks), k=draw.randint(0, 6)):
+            policy.touch(key)
+            obvious.touch(key)
+        size, account = 4 * draw.randint(1, blocks), draw.choice(accounts)
+        kept = draw.sample(range(blocks), draw.choice([0, 0, 1]))
+        assert policy.victims(size, account, kept) == obvious.victims(size, account, kept), seed
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_the_policy_answers_as_the_reference_over_a_long_life(seed: int) -> None:

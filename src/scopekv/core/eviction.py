@@ -16,10 +16,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, KeysView, Sequence
+from operator import eq
 from typing import Generic
 
 from scopekv.core.lanes import (
     USES_MAX,
+    YOUNG,
     GreedyDual,
     Lane,
     LaneName,
@@ -77,31 +79,35 @@ class ScopedPolicy(Generic[K]):
         Raises Misuse, and adds none, where one of the keys is cached already or comes twice.
         """
         nodes, order, absent = self._nodes, self._order, self._absent
+        parents = [entry.parent for entry in entries]
         if not nodes.keys().isdisjoint(keys) or len(set(keys)) != len(keys):
             raise Misuse("the block is cached already; touch it instead")
-        if any(entry.parent == key for key, entry in zip(keys, entries, strict=True)):
+        if any(map(eq, keys, parents)):
             raise Misuse("a block is not its own parent")
         before: Node[K] | None = None  # whether it is a leaf, the next block shows
-        for key, entry in zip(keys, entries, strict=True):
+        lane: Lane[K] | None = None
+        account = b""  # whose lane it is
+        for key, entry, parent_key in zip(keys, entries, parents, strict=True):
             self._serial += 1
             node = nodes[key] = Node(key, entry, self._serial)
             if absent:
                 node.children = absent.pop(key, 0)
-            if before is not None and before.key == node.parent:
-                parent: Node[K] | None = before
+            if before is not None and before.key == parent_key:
                 before.children += 1
+                order.insert(node, before)
             else:
                 if before is not None:
                     self._enqueue(before)
-                parent = None if node.parent is None else self._continued(node.parent)
-            order.insert(node, parent)
-            node.rank = order.rank(node)
-            self._join(node, before)
+                order.insert(node, None if parent_key is None else self._continued(parent_key))
+            if lane is None or account != node.account or lane.name != (node.size_bytes, node.kind):
+                lane, account = self._lane_of(node), node.account
+            lane.blocks += 1
+            node.lane = lane
             before = node
         if before is not None:
             self._enqueue(before)
-        for account, size in bytes_of(entries):
-            self._ledger.add(account, size)
+        for name, size in bytes_of(entries):
+            self._ledger.add(name, size)
 
     def _continued(self, key: K) -> Node[K] | None:
         """A block has one child more; return it if it is cached."""
@@ -110,9 +116,9 @@ class ScopedPolicy(Generic[K]):
             self._absent[key] = self._absent.get(key, 0) + 1
             return None
         node.children += 1
-        if node.young:
+        if node.stamp == YOUNG:
             del self._young[key]
-            node.young = False
+            node.stamp = 0
         return node
 
     def touch(self, key: K) -> None:
@@ -131,12 +137,13 @@ class ScopedPolicy(Generic[K]):
                 node.uses += 1
             before = node.kind
             order.touch(node)
-            node.rank = order.rank(node)
             if node.kind != before:
                 self._leave(node.account, node.lane, 1)
-                self._join(node)
-                node.stamp = 0
-                self._enqueue(node)
+                node.lane = self._lane_of(node)
+                node.lane.blocks += 1
+                if node.stamp != YOUNG:
+                    node.stamp = 0
+                    self._enqueue(node)
 
     def remove(self, key: K) -> None:
         node = self._nodes.pop(key, None)
@@ -166,26 +173,16 @@ class ScopedPolicy(Generic[K]):
             node.pins -= 1
             self._enqueue(node)
 
-    def _join(self, node: Node[K], like: Node[K] | None = None) -> None:
-        """Count a block into the lane of its account, size and kind: maybe that of another."""
-        if (
-            like is not None
-            and like.account == node.account
-            and like.size_bytes == node.size_bytes
-            and like.kind == node.kind
-        ):
-            lane = like.lane
-        else:
-            lanes = self._lanes.setdefault(node.account, {})
-            name = node.size_bytes, node.kind
-            found = lanes.get(name)
-            if found is None:
-                found = lanes[name] = Lane(self._stamps, name)
-                self._smallest = min(self._smallest, node.size_bytes)
-                self._unit = math.gcd(self._unit, node.size_bytes)
-            lane = found
-        lane.blocks += 1
-        node.lane = lane
+    def _lane_of(self, node: Node[K]) -> Lane[K]:
+        """The lane of a block's account, size and kind."""
+        lanes = self._lanes.setdefault(node.account, {})
+        name = node.size_bytes, node.kind
+        lane = lanes.get(name)
+        if lane is None:
+            lane = lanes[name] = Lane(self._stamps, name)
+            self._smallest = min(self._smallest, node.size_bytes)
+            self._unit = math.gcd(self._unit, node.size_bytes)
+        return lane
 
     def _leave(self, account: bytes, lane: Lane[K], blocks: int) -> None:
         """Count blocks out of their lane."""
@@ -211,13 +208,12 @@ class ScopedPolicy(Generic[K]):
             del self._absent[key]
 
     def _enqueue(self, node: Node[K]) -> None:
-        if not (node.stamp or node.young or node.pins or node.children):
-            node.young = True
+        if not (node.stamp or node.pins or node.children):
+            node.stamp = YOUNG
             self._young[node.key] = node
 
     def _queue_young(self) -> None:
         for node in self._young.values():
-            node.young = False
             node.lane.push(node)
         self._young.clear()
 
@@ -279,7 +275,7 @@ class ScopedPolicy(Generic[K]):
         """Have leaves in their heaps again at the next search, if they are still there."""
         for node in nodes:
             if not node.children:
-                node.young = True
+                node.stamp = YOUNG
                 self._young[node.key] = node
 
     def used_bytes(self, account: bytes | None = None) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol
 from scopekv.core.lru import Entry, K
 from scopekv.core.reuse import ReuseModel, Use
 
+YOUNG = -1
 USES_MAX = 4  # what was loved long ago must be able to leave
 _SPARE = 64
 
@@ -17,17 +18,18 @@ LaneName = tuple[int, tuple[int, ...]]  # size, kind
 
 
 class Node(Generic[K]):
-    """A cached block and where it stands. `stamp`: of its entry in a heap; 0: it is in none.
+    """A cached block and where it stands.
 
+    `stamp`: of its entry in a heap; 0: it is in none; YOUNG: it waits to come into one.
     `children`: how many cached blocks continue it.
     """
 
     __slots__ = (
         *("account", "children", "entry", "key", "kind", "lane", "last", "parent", "pins"),
-        *("priority", "rank", "serial", "size_bytes", "stamp", "used_at", "uses", "young"),
+        *("priority", "rank", "serial", "size_bytes", "stamp", "used_at", "uses"),
     )
     lane: Lane[K]  # that counts it, from its insertion on
-    rank: Rank  # by its order, since its last use
+    rank: Rank  # set by its order at each use
     priority: float  # what its order notes
     last: Use
 
@@ -37,7 +39,6 @@ class Node(Generic[K]):
         self.serial = self.used_at = serial  # of its first and its last use, over all blocks
         self.uses = 1
         self.pins = self.children = self.stamp = 0
-        self.young = False
         self.kind: tuple[int, ...] = ()
 
     @property
@@ -47,24 +48,22 @@ class Node(Generic[K]):
 
 
 class Order(Protocol[K]):
-    """Ranks blocks. Blocks of one account, size and kind are ordered by `rank`, which changes with
-    a use alone and never falls while the kind stays; the first of each kind compete by `value`:
-    the least goes.
+    """Ranks blocks. Blocks of one account, size and kind are ordered by their `rank`, which changes
+    with a use alone and never falls while the kind stays; the first of each kind compete by
+    `value`: the least goes.
     """
 
     def insert(self, node: Node[K], parent: Node[K] | None) -> None:
-        """A block comes in below a parent, if that is cached."""
+        """A block comes in below a parent, if that is cached: set its rank."""
 
     def touch(self, node: Node[K]) -> None:
-        """A block is used; its kind may change."""
+        """A block is used: set its rank; its kind may change."""
 
     def evicted(self, nodes: Iterable[Node[K]]) -> None:
         """Blocks go because they were victims, in this order."""
 
     def emptied(self, account: bytes) -> None:
         """An account holds nothing any more."""
-
-    def rank(self, node: Node[K]) -> Rank: ...
 
     def value(self, node: Node[K]) -> Rank: ...
 
@@ -80,10 +79,12 @@ class GreedyDual(Generic[K]):
 
     def insert(self, node: Node[K], parent: Node[K] | None) -> None:
         del parent
-        node.priority = self._clocks.get(node.account, 0.0) + node.rate
+        self.touch(node)
 
     def touch(self, node: Node[K]) -> None:
+        """Equals go from the tail, then the older first."""
         node.priority = self._clocks.get(node.account, 0.0) + node.uses * node.rate
+        node.rank = node.priority, -node.entry.depth, node.serial
 
     def evicted(self, nodes: Iterable[Node[K]]) -> None:
         for node in nodes:
@@ -93,21 +94,19 @@ class GreedyDual(Generic[K]):
         """An account that comes back starts anew, beside others who do."""
         self._clocks.pop(account, None)
 
-    def rank(self, node: Node[K]) -> Rank:
-        """Equals go from the tail, then the older first."""
-        return node.priority, -node.entry.depth, node.serial
-
-    value = rank
+    def value(self, node: Node[K]) -> Rank:
+        return node.rank
 
 
 class Recency(Generic[K]):
     """What was used longest ago goes first."""
 
     def insert(self, node: Node[K], parent: Node[K] | None) -> None:
-        """Nothing to note."""
+        del parent
+        node.rank = node.used_at
 
     def touch(self, node: Node[K]) -> None:
-        """Nothing to note."""
+        node.rank = node.used_at
 
     def evicted(self, nodes: Iterable[Node[K]]) -> None:
         """Nothing to learn."""
@@ -115,10 +114,8 @@ class Recency(Generic[K]):
     def emptied(self, account: bytes) -> None:
         """Nothing to forget."""
 
-    def rank(self, node: Node[K]) -> Rank:
-        return node.used_at
-
-    value = rank
+    def value(self, node: Node[K]) -> Rank:
+        return node.rank
 
 
 class LearnedReuse(Generic[K]):
@@ -140,12 +137,15 @@ class LearnedReuse(Generic[K]):
             model = self._models[node.account] = self._make(self._capacity)
         mine = parent is not None and parent.account == node.account
         last = parent.last if parent is not None and mine else None
-        node.last = model.first(node.key, node.size_bytes, last)
-        node.kind = node.last.kind
+        self._used(node, model.first(node.key, node.size_bytes, last))
 
     def touch(self, node: Node[K]) -> None:
-        node.last = self._models[node.account].again(node.last)
-        node.kind = node.last.kind
+        self._used(node, self._models[node.account].again(node.last))
+
+    @staticmethod
+    def _used(node: Node[K], use: Use) -> None:
+        node.last, node.kind = use, use.kind
+        node.rank = use.at, -node.entry.depth, node.serial
 
     def evicted(self, nodes: Iterable[Node[K]]) -> None:
         for node in nodes:
@@ -155,12 +155,9 @@ class LearnedReuse(Generic[K]):
         """An account that comes back learns anew."""
         self._models.pop(account, None)
 
-    def rank(self, node: Node[K]) -> Rank:
-        return node.last.at, -node.entry.depth, node.serial
-
     def value(self, node: Node[K]) -> Rank:
         worth = self._models[node.account].index(node.last) * node.rate
-        return (worth, *self.rank(node))
+        return (worth, *node.rank)
 
 
 class Lane(Generic[K]):

@@ -122,56 +122,50 @@ class Ledger:
 
 
 class Draft:
-    """A ledger as it would be after some takes. Changes nothing of the ledger."""
+    """A ledger as it would be after some takes. Changes nothing of the ledger.
 
-    __slots__ = ("_before", "_following", "_offered", "_order", "_used")
+    `used`: bytes of the accounts that differ from the ledger.
+    """
+
+    __slots__ = ("_before", "_following", "_offered", "_order", "used")
 
     def __init__(self, ledger: Ledger) -> None:
         self._before, self._order = ledger._used, ledger.by_size()
         self._following = next(self._order, None)  # the first that was not given yet
-        self._used: dict[bytes, int] = {}  # where it differs from the ledger
+        self.used: dict[bytes, int] = {}
         self._offered: list[tuple[int, bytes]] = []  # a heap of those to consider again
 
     def used_bytes(self, account: bytes) -> int:
-        used = self._used.get(account)
+        used = self.used.get(account)
         return self._before.get(account, 0) if used is None else used
 
     def largest(self) -> tuple[int, bytes] | None:
-        """(bytes, account) of who holds most; once: `offer` it to have it considered again."""
-        offered, following = self._offered, self._next()
+        """(-bytes, account) of who holds most; once: `offer` it to have it considered again."""
+        following, used, offered = self._following, self.used, self._offered
+        while following is not None and following[1] in used:
+            following = next(self._order, None)
         while offered and (following is None or offered[0] < following):
-            negative, account = heapq.heappop(offered)
-            if -negative == self.used_bytes(account):
-                return -negative, account
-        if following is None:
-            return None
-        self._following = next(self._order, None)
-        return -following[0], following[1]
+            again = heapq.heappop(offered)
+            if -again[0] == self.used_bytes(again[1]):
+                self._following = following
+                return again
+        self._following = None if following is None else next(self._order, None)
+        return following
 
     def largest_bytes(self) -> int:
         """No account that `largest` may still give holds more."""
-        most, following = -self._offered[0][0] if self._offered else 0, self._next()
-        return most if following is None else max(most, -following[0])
-
-    def _next(self) -> tuple[int, bytes] | None:
-        """The next of the order whose size is still what it says, if there is one.
-
-        Those that lost something have another size now, and are offered where it matters.
-        """
-        following, used = self._following, self._used
+        most, following, used = 0, self._following, self.used
         while following is not None and following[1] in used:
             following = self._following = next(self._order, None)
-        return following
+        if self._offered:
+            most = -self._offered[0][0]
+        return most if following is None else max(most, -following[0])
 
     def offer(self, account: bytes) -> None:
         if used := self.used_bytes(account):
             heapq.heappush(self._offered, (-used, account))
 
-    def keep(self, account: bytes, size_bytes: int) -> None:
-        """An account has so much left. `offer` it to have it considered again."""
-        self._used[account] = size_bytes
-
     def taken(self) -> Iterator[tuple[bytes, int]]:
         """(account, bytes taken from it)."""
-        for account, left in self._used.items():
+        for account, left in self.used.items():
             yield account, self._before[account] - left

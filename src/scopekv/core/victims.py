@@ -23,8 +23,8 @@ class Search(Generic[K]):
     """One search. Changes the heaps of lanes alone: what it popped is `taken` or `passed`.
 
     `taken`: the victims in order; `lost`: how many of each lane. `passed`: protected ones. `gone`:
-    children that blocks which stay would lose. Looks at an account, and at a lane, again only when
-    a take may have changed what it gives.
+    children that blocks which stay would lose. Looks at an account again only when a take may have
+    changed what it gives.
     """
 
     def __init__(
@@ -48,12 +48,13 @@ class Search(Generic[K]):
         self._again: dict[bytes, None] = {}  # accounts to look at again, not among the rivals
         self._spares = False  # whether the asking account gives a block for one used again
         self._rest_below = False  # whether nobody else is above the guarantee by a block
-        self._firsts: dict[bytes, Node[K] | None] = {}  # of accounts, as far as looked at
-        self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # of lanes, the same
+        self._heads: dict[Lane[K], tuple[Rank, Node[K]] | None] = {}  # of accounts with several
         self.passed: list[Node[K]] = []
         self.gone: dict[K, int] = {}
         self.taken: list[Node[K]] = []
         self.lost: dict[tuple[bytes, Lane[K]], int] = {}
+        self._own_bytes = self.draft.used_bytes(account)
+        self._own = self._first(account, self._own_bytes)  # what the asking account gives next
 
     def run(self, size_bytes: int) -> bool:
         """Take blocks of so many bytes; whether there were enough."""
@@ -66,12 +67,13 @@ class Search(Generic[K]):
 
     def _choose(self) -> Node[K] | None:
         """The next block to go, or None. Take what it gives before asking again."""
-        used = self.draft.used_bytes(self._account)
-        own = self._first(self._account, used)
+        if self._account in self._again:
+            self._own_bytes = self.draft.used_bytes(self._account)
+            self._own = self._first(self._account, self._own_bytes)
         self._find_rivals()
-        rivals = self._rivals
+        own, rivals = self._own, self._rivals
         oldest = min(rivals.values(), key=_used_at) if rivals else own
-        self._spares = own is not None and own.uses == 1 and used > self._guarantee
+        self._spares = own is not None and own.uses == 1 and self._own_bytes > self._guarantee
         if own is None or oldest is None:
             return oldest
         return own if self._spares and oldest.uses > 1 else oldest
@@ -83,28 +85,28 @@ class Search(Generic[K]):
         if self._rest_below and not crowded:
             self._look_again()
             return
-        if crowded:  # they compete anew
+        # One alone beside all rivals is the asking account, which gave although it was behind them.
+        if crowded and len(again) > 1:  # they compete anew
             again.update(dict.fromkeys(rivals))
             rivals.clear()
         for name in again:
             draft.offer(name)
         again.clear()
-        self._rest_below = False
-        wanted, least = RIVALS_MAX - len(rivals), guarantee + self._smallest
-        while wanted > 0:
+        least = guarantee + self._smallest
+        while len(rivals) < RIVALS_MAX:
             largest = draft.largest()
-            if largest is None or largest[0] < least:
+            if largest is None or -largest[0] < least:
                 self._rest_below = True
                 if largest is not None:
                     draft.offer(largest[1])
-                break
-            used, name = largest
+                if self._own_bytes > guarantee:
+                    again[self._account] = None  # of its own it may give more than what is lent
+                    self._look_again()
+                return
+            used, name = -largest[0], largest[1]
             if node := self._first(name, used):
                 rivals[name] = node
-                wanted -= 1
-        if self._rest_below and draft.used_bytes(self._account) > guarantee:
-            again[self._account] = None  # of its own it may give more than what is lent
-            self._look_again()
+        self._rest_below = False
 
     def _look_again(self) -> None:
         """At a few that may give something, where nobody else does."""
@@ -116,19 +118,13 @@ class Search(Generic[K]):
 
     def _first(self, name: bytes, used: int) -> Node[K] | None:
         """The account's first block to go that it may lose to the asking one. `used`: its bytes."""
-        firsts = self._firsts
-        if name in firsts:
-            return firsts[name]
         slack = used if name == self._account else used - self._guarantee
         lanes = self._lanes.get(name, _NONE)
         if len(lanes) == 1:
             (lane,) = lanes.values()
-            first = self._settle(lane) if lane.name[0] <= slack else None
-        else:
-            fit = [self._head(lane) for lane in lanes.values() if lane.name[0] <= slack]
-            first = min(filter(None, fit), key=itemgetter(0), default=(None, None))[1]
-        firsts[name] = first
-        return first
+            return self._settle(lane) if lane.name[0] <= slack else None
+        fit = [self._head(lane) for lane in lanes.values() if lane.name[0] <= slack]
+        return min(filter(None, fit), key=itemgetter(0), default=(None, None))[1]
 
     def _head(self, lane: Lane[K]) -> tuple[Rank, Node[K]] | None:
         """The lane's first block to go and what it is worth."""
@@ -159,7 +155,6 @@ class Search(Generic[K]):
         most = min(wanted_bytes - 1, left - self._least(node))
         # It is the head of its lane: `_choose` has just looked at it.
         self._heads.pop(lane, None)
-        del self._firsts[account]
         lane.pop()
         taken, gone, nodes, protected = self.taken, self.gone, self._nodes, self._protected
         spares, moved = self._spares, size
@@ -182,7 +177,7 @@ class Search(Generic[K]):
             node.stamp = 0  # it may be in the heap: what is left of it there counts no more
             taken.append(node)
         self.lost[account, lane] = self.lost.get((account, lane), 0) + moved // size
-        self.draft.keep(account, left - moved)
+        self.draft.used[account] = left - moved
         self._reconsider(account)
         if parent is not None:
             self._may_go(parent, account)
@@ -209,7 +204,6 @@ class Search(Generic[K]):
         if not node.stamp:
             node.lane.push(node)
         if node.account != account:  # it may have had nothing to give before
-            self._firsts.pop(node.account, None)
             self._reconsider(node.account)
 
     def _reconsider(self, account: bytes) -> None:
