@@ -110,7 +110,9 @@ class Issuer:
             ttl_ms=self.ttl_ms,
             audience=self.audience,
             namespace=namespace,
-            principal=self._opaque(principal, lambda: principal.pseudonym(self.secret)),
+            principal=self._opaque(
+                (principal.org_uid, principal.uid), lambda: principal.pseudonym(self.secret)
+            ),
             nonce=secrets.token_bytes(16),
             uses=uses,
             grants=tuple(grants),

@@ -145,7 +145,7 @@ def rendered_chat(body: Mapping[str, Any], model: ModelText) -> Chat:
         raise NotRenderable("a chat that its last message goes on with")
     texts = [message_texts(message) for message in given]
     messages = [
-        {"role": m["role"], "content": "\n".join(parts), **_extras(m)}
+        {"role": m["role"], "content": "\n".join(parts), **(_extras(m) if len(m) > 2 else {})}
         for m, parts in zip(given, texts, strict=True)
     ]
     tools = _tools(body, model)

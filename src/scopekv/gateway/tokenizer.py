@@ -23,7 +23,7 @@ from itertools import accumulate, chain, pairwise
 from tokenizers import Encoding, Tokenizer
 
 from scopekv.core.values import light_value
-from scopekv.gateway.tokens import Stretch, Tokens, common, ends_in, splits_locally
+from scopekv.gateway.tokens import Stretch, Tokens, added_in, common, ends_in, splits_locally
 from scopekv.gateway.words import make_words
 
 MEMO_BYTES_MAX = 256 << 20
@@ -31,8 +31,6 @@ OWNERS_MAX = 256
 _LOOK_AHEAD_CHARS = 4
 _WINDOW_CHARS = 400
 _PROBES = ("", " a", "\n\nb", "1", ".", "é", "  x", "'s")
-
-
 _NOTHING = Tokens(b"", b"")
 
 
@@ -62,6 +60,8 @@ class PromptTokenizer:
         self._added = {token.content: Tokens.of([i]) for i, token in decoder.items()}
         longest_first = sorted(self._added, key=lambda content: (-len(content), content))
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        firsts = {content[:1] for content in self._added}
+        self._first = firsts.pop() if len(firsts) == 1 else ""
         self._splits = splits_locally(tokenizer)
         self._words = make_words(tokenizer) if self._splits else None
         self._adds_special = tokenizer.num_special_tokens_to_add(False) > 0
@@ -102,22 +102,20 @@ class PromptTokenizer:
         self, text: str, encoding: Encoding, stretches: Sequence[Stretch], counts: tuple[int, ...]
     ) -> tuple[int, ...]:
         """`_capped` for a tokenizer that reads texts whole."""
-        capped = []
-        for stretch, count in zip(stretches, counts, strict=True):
+        capped = list(counts)
+        for index, stretch in enumerate(stretches):
             if stretch.fixed:
                 head = text[: stretch.end]
                 with_added = self._tokenizer.encode(head, add_special_tokens=True).ids
                 equal = max(common(ids, encoding.ids) for ids in (with_added, self._ids(head)))
-                capped.append(min(count, equal))
-            else:
-                capped.append(count)
+                capped[index] = min(counts[index], equal)
         return tuple(capped)
 
     def _cuts(self, text: str) -> list[tuple[int, int, Tokens]]:
         """(start, stop, token) of each added token, and the end of the text."""
         cuts = [
             (found.start(), found.end(), self._added[found[0]])
-            for found in self._pattern.finditer(text)
+            for found in added_in(self._pattern, self._first, text)
         ]
         return [*cuts, (len(text), len(text), _NOTHING)]
 

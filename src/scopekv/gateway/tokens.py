@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from scopekv.errors import Misuse
 
 # Pre-tokenizers that scan from left to right and look ahead no further than a run of blanks.
 _LOCAL = {"ByteLevel", "Digits", "Split", "Whitespace", "Punctuation"}
+
+IN_VAIN_MAX = 50
 
 
 @light_value()
@@ -54,6 +57,23 @@ class Stretch:
     end: int
     owner: Hashable
     fixed: bool = False
+
+
+def added_in(pattern: re.Pattern[str], first: str, text: str) -> Iterator[re.Match[str]]:
+    """The matches of `pattern`, each of which begins with `first`, from left to right.
+
+    To look for one letter that is rare takes a tenth of the time of looking for a pattern.
+    """
+    at, in_vain = text.find(first), 0
+    while at >= 0:
+        if in_vain == IN_VAIN_MAX or not first:
+            yield from pattern.finditer(text, at)
+            return
+        found = pattern.match(text, at)
+        if found is not None:
+            yield found
+        in_vain += found is None
+        at = text.find(first, at + 1 if found is None else found.end())
 
 
 def ends_in(encoding: Encoding, ends: Sequence[int]) -> tuple[int, ...]:

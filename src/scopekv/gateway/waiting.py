@@ -9,6 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 from scopekv.core.scopes import Principal
 from scopekv.core.turns import Turns
@@ -18,6 +19,21 @@ from scopekv.gateway.settings import RoutingSettings
 
 RETRY_SECONDS_MAX = 60
 _PACE = 0.1
+
+
+class _Place(AbstractAsyncContextManager[float, None]):
+    """One place, from the moment it is had."""
+
+    __slots__ = ("_room", "_who")
+
+    def __init__(self, room: WaitingRoom, who: Callable[[], Awaitable[Principal]]) -> None:
+        self._room, self._who = room, who
+
+    async def __aenter__(self) -> float:
+        return 0.0 if self._room.take() else await self._room.wait((await self._who()).org)
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._room.leave()
 
 
 class WaitingRoom:
@@ -42,7 +58,9 @@ class WaitingRoom:
     def places(self) -> int:
         return self._places()
 
-    def place(self, who: Callable[[], Awaitable[Principal]]) -> _Place:
+    def place(
+        self, who: Callable[[], Awaitable[Principal]]
+    ) -> AbstractAsyncContextManager[float, None]:
         """Have a place while inside; gives the seconds that it was waited for.
 
         `who` is asked only where it must be waited for: organisations take turns. Raises what
@@ -52,17 +70,17 @@ class WaitingRoom:
 
     def take(self) -> bool:
         """Take a place if one is free and nobody waits."""
-        if self._turns or self.taken >= self._places():
+        if self._turns or self.taken >= self.places:
             return False
         self.taken += 1
         return True
 
-    async def wait(self, org: str) -> None:
-        """Take a place when it is this organisation's turn.
+    async def wait(self, org: str) -> float:
+        """Take a place when it is this organisation's turn; return the seconds until then.
 
         Raises `Overloaded` where too many wait, or after `wait_seconds_max`.
         """
-        loop = asyncio.get_running_loop()
+        came, loop = time.perf_counter(), asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         displaced = self._turns.join(org, turn)
         if displaced is turn:
@@ -79,6 +97,7 @@ class WaitingRoom:
         except asyncio.CancelledError:
             self._give_up(org, turn)
             raise
+        return time.perf_counter() - came
 
     def leave(self) -> None:
         """Give a place back; the next in turn takes it."""
@@ -87,8 +106,7 @@ class WaitingRoom:
         if self._left_at is not None:
             self._interval_seconds += _PACE * (now - self._left_at - self._interval_seconds)
         self._left_at = now
-        if self._turns:
-            self._hand_out()
+        self._hand_out()
 
     def _hand_out(self) -> None:
         while self._turns and self.taken < self.places:
@@ -109,33 +127,11 @@ class WaitingRoom:
         return Overloaded(f"{why}: retry after {seconds} s", retry_after_seconds=seconds)
 
 
-class _Place:
-    """One stay in a room. A class, because asyncio registers every generator, which costs more."""
-
-    __slots__ = ("_room", "_who")
-
-    def __init__(self, room: WaitingRoom, who: Callable[[], Awaitable[Principal]]) -> None:
-        self._room, self._who = room, who
-
-    async def __aenter__(self) -> float:
-        if self._room.take():
-            return 0.0
-        org = (await self._who()).org
-        came = time.perf_counter()
-        await self._room.wait(org)
-        return time.perf_counter() - came
-
-    async def __aexit__(self, *_: object) -> None:
-        self._room.leave()
-
-
 def engine_room(fleet: Fleet, settings: RoutingSettings) -> WaitingRoom:
     """Places over all instances in use; with none of them, whoever comes is told so at once."""
 
     def places() -> int:
-        live = 0
-        for instance in fleet.instances:
-            live += instance.takes_requests
-        return settings.in_flight_max * (live or 1)
+        live = sum(instance.takes_requests for instance in fleet.instances)
+        return settings.in_flight_max * max(1, live)
 
     return WaitingRoom(places, settings, "the engines")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -18,7 +19,7 @@ from tokenizers import Tokenizer
 
 from scopekv.errors import Misuse
 from scopekv.gateway.tokenizer import PromptTokenizer
-from scopekv.gateway.tokens import Stretch, Tokens, common, load_tokenizer
+from scopekv.gateway.tokens import Stretch, Tokens, added_in, common, load_tokenizer
 
 # Qwen's and Llama 3's way to cut, over the same vocabulary.
 QWEN = (
@@ -264,3 +265,11 @@ def test_what_is_no_tokenizer_is_refused() -> None:
     for text in ("", "{}", "null", "not json"):
         with pytest.raises(Misuse):
             load_tokenizer(text)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["<a>", "<ab>", "<", "b>", " ", "<" * 60]), max_size=12))
+def test_added_tokens_are_found_as_by_the_pattern_alone(pieces: list[str]) -> None:
+    pattern, text = re.compile("<ab>|<a>"), "".join(pieces)
+    expected = [found.span() for found in pattern.finditer(text)]
+    assert [found.span() for found in added_in(pattern, "<", text)] == expected

@@ -61,10 +61,10 @@ class Recents:
             self._drop(next(iter(own)))
         while self._bytes + len(recent.content) > self._bytes_max:
             self._drop(next(iter(self._all)))
-            own = None  # it may have been the last one of this owner
-        if own is None:
-            own = self._of.setdefault(recent.owner, OrderedDict())
         self._all[recent.request_id] = recent
+        own = self._of.get(recent.owner)
+        if own is None:
+            own = self._of[recent.owner] = OrderedDict()
         own[recent.request_id] = None
         self._bytes += len(recent.content)
 
