@@ -138,13 +138,13 @@ def engine_body(
         if same is not None:
             return same
     body: dict[str, Any] = {**clean, "cache_salt": salt}
-    parameters = b'{"scopekv":"%b"' % ticket.encode("ascii") if ticket is not None else b""
+    parameters = [b'"scopekv":"', ticket.encode("ascii"), b'"'] if ticket is not None else []
     if tokens is not None:
         body = api.with_ids(body, tokens)
         if api.ids_in_parameters:
-            parameters += b',"prompt_token_ids":[%b]' % tokens.json
-    if parameters:
-        body["kv_transfer_params"] = msgspec.Raw(parameters + b"}")
+            parameters += [b"," if parameters else b"", b'"prompt_token_ids":[', tokens.json, b"]"]
+    if parameters:  # joined once: the ids of a long prompt are 50 KB
+        body["kv_transfer_params"] = msgspec.Raw(b"".join([b"{", *parameters, b"}"]))
     return msgspec.json.encode(body)
 
 
