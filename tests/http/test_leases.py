@@ -208,6 +208,7 @@ async def test_without_the_root_key_requests_go_on_and_no_lease_is_given(
 ) -> None:
     path = stage.deployment.world.instance_secret_path.with_name("wrap.key")
     secret, aside = stage.deployment.world.instance_secret, path.with_name("aside")
+    await stage.client.chat(keys["alice"], "hi")  # so that her scope has a key
     os.rename(path, aside)
     try:
         headers = [(b"x-scopekv-session", b"keyless")]

@@ -11,8 +11,9 @@ have different marks: no affinity between strangers (L4).
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, NewType
 
@@ -35,6 +36,7 @@ class Mark(NamedTuple):
     id: MarkId
 
 
+_made = tuple.__new__  # half the cost of calling the class, of which a long prompt has many
 _AnyMark = tuple[int, Hashable]  # a `Mark` is one
 
 
@@ -58,20 +60,29 @@ def marks(packed: bytes, stretches: Sequence[Stretch], key: bytes) -> tuple[Mark
     for stretch in stretches:
         end = total if stretch.end is None else min(stretch.end, total)
         state.update(_owner(stretch.scope, stretch.epoch))
-        while at < end and len(found) < MARKS_MAX:
-            step = mark_step(at)
-            due = at - at % step + step
-            upto = min(due, end)
+        ends = _ENDS[bisect_right(_ENDS, at) : bisect_right(_ENDS, end)]
+        if stretch.end is not None and at < end and ends[-1:] != (end,):
+            ends += (end,)
+        for upto in ends:
             state.update(packed[at * TOKEN_BYTES : upto * TOKEN_BYTES])
             at = upto
-            if at == due or stretch.end is not None:
-                found.append(Mark(at, MarkId(state.digest()[:MARK_BYTES])))
-    return tuple(found)
+            found.append(_made(Mark, (at, state.digest()[:MARK_BYTES])))
+    return tuple(found[:MARKS_MAX])
 
 
 def mark_step(at: int) -> int:
     """From one mark to the next, after token `at`: a power of two, so that marks stay aligned."""
     return MARK_TOKENS if at < FINE_TOKENS else 1 << (at.bit_length() - 4)
+
+
+def _ends() -> Iterator[int]:
+    at = 0
+    for _ in range(MARKS_MAX):
+        at += mark_step(at)
+        yield at
+
+
+_ENDS = tuple(_ends())  # where marks lie, but for the ends of segments
 
 
 @lru_cache(maxsize=4096)
@@ -92,19 +103,23 @@ class SentPrefixes:
     def __len__(self) -> int:
         return len(self._sent)
 
-    def sent(self, name: str, prompt: Iterable[Mark]) -> None:
+    def sent(self, name: str, prompt: Sequence[Mark]) -> None:
         """Note that an instance gets a prompt with these marks."""
-        alone = self._one_set(frozenset((name,)))
-        for mark in prompt:
-            names = self._sent.get(mark.id)
+        if not prompt:
+            return
+        alone, sent = self._one_set(frozenset((name,))), self._sent
+        known = True  # whoever was not sent a prefix was not sent what goes on from it
+        for _, mark_id in prompt:
+            names = sent.get(mark_id) if known else None
             if names is None:
-                self._sent[mark.id] = alone  # at the end, as the youngest
+                known = False
+                sent[mark_id] = alone  # at the end, as the youngest
                 continue
             if name not in names:
-                self._sent[mark.id] = self._one_set(names | alone)
-            self._sent.move_to_end(mark.id)
-        while len(self._sent) > self._max:
-            self._sent.popitem(last=False)
+                sent[mark_id] = self._one_set(names | alone)
+            sent.move_to_end(mark_id)
+        while len(sent) > self._max:
+            sent.popitem(last=False)
 
     def _one_set(self, names: frozenset[str]) -> frozenset[str]:
         return self._sets.setdefault(names, names)

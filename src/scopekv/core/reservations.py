@@ -138,10 +138,7 @@ class InstanceLoad:
 
     def _own_seconds(self, now: float) -> float:
         """What is late is expected to be late as much again, so a hanging instance gets dearer."""
-        if not self._waiting:
-            return 0.0
-        self._advance(now)
-        head = next(iter(self._waiting), None)
+        head = self._advance(now)
         if head is None:
             return 0.0
         left = head.prefill_seconds - max(0.0, now - max(self._head_began, head.begins_at))
@@ -160,11 +157,12 @@ class InstanceLoad:
         if not 0 <= cached_tokens < total_tokens or not 0 <= prefill_seconds < math.inf:
             raise Misuse("a request has tokens to compute, and a finite time for them")
         self._advance(now)
+        others = self._others
         made = Reservation(
             *(total_tokens, cached_tokens, prefill_seconds, streams, now),
-            begins_at=now + self._others.after(now - self._heard_at),
-            alone=not self._waiting and not self._others.waiting,
-            beside=self._decoding + self._others.decoding,
+            begins_at=now + others.after(now - self._heard_at) if others is not NOTHING else now,
+            alone=not self._waiting and not others.waiting,
+            beside=self._decoding + others.decoding,
         )
         self._waiting[made] = None
         self._waiting_seconds += prefill_seconds
@@ -198,16 +196,20 @@ class InstanceLoad:
             self._waiting_seconds = 0.0  # no rounding is kept
         self._decoding += 1
 
-    def _advance(self, now: float) -> None:
-        """Whole answers at the head count as decoding once their prefill should be over."""
-        while True:
-            head = next(iter(self._waiting), None)
-            if head is None or head.streams:
-                return
+    def _advance(self, now: float) -> Reservation | None:
+        """Whole answers at the head count as decoding once their prefill should be over.
+
+        Gives the head that is left.
+        """
+        while self._waiting:
+            head = next(iter(self._waiting))
+            if head.streams:
+                return head
             due = max(self._head_began, head.begins_at) + head.prefill_seconds
             if due > now:
-                return
+                return head
             self._to_decoding(head, due)
+        return None
 
     # What answers teach.
 

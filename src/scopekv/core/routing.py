@@ -131,8 +131,10 @@ def choose(
     best = soonest.expected if free is costs else min(free, key=_expected).expected
     same = best + max(SAME_FRACTION * best, SAME_SECONDS)
     near = [cost for cost in free if cost.expected <= same]
-    fewest = min(cost.candidate.in_flight for cost in near)
-    equals = [cost for cost in near if cost.candidate.in_flight == fewest]
+    equals = near
+    if len(near) > 1:
+        fewest = min([cost.candidate.in_flight for cost in near])
+        equals = [cost for cost in near if cost.candidate.in_flight == fewest]
     chosen = equals[int(tie * len(equals))]
     if retry:
         return chosen.choice(RouteReason.RETRY)
@@ -169,14 +171,14 @@ def _not_crowded(costs: Sequence[_Cost]) -> Sequence[_Cost]:
 def _reason(chosen: _Cost, costs: Sequence[_Cost], equals: Sequence[_Cost]) -> RouteReason:
     if chosen.candidate.cached is None:
         return RouteReason.LOAD_ONLY_UNSURE
-    cached = [cost.cached for cost in costs]
-    most, least = max(cached), min(cached)
-    if chosen.cached == most and most > least:
-        return RouteReason.PREFIX_IN_TIER if chosen.fetches else RouteReason.PREFIX_HERE
+    if chosen.cached:
+        cached = [cost.cached for cost in costs]
+        if chosen.cached == max(cached) > min(cached):
+            return RouteReason.PREFIX_IN_TIER if chosen.fetches else RouteReason.PREFIX_HERE
     if len(equals) == len(costs):
         return RouteReason.TIE
-    others = [cost for cost in costs if cost is not chosen]
     queue, flight = chosen.candidate.queue_seconds, chosen.candidate.in_flight
-    if any(o.candidate.queue_seconds > queue or o.candidate.in_flight > flight for o in others):
-        return RouteReason.SHORTER_QUEUE
+    for cost in costs:
+        if cost.candidate.queue_seconds > queue or cost.candidate.in_flight > flight:
+            return RouteReason.SHORTER_QUEUE
     return RouteReason.FASTER_PREFILL

@@ -216,10 +216,13 @@ def _valid(record: KeyRecord | None) -> Principal:
 
 def _credential(request: Request) -> bytes:
     """The API key: a bearer token, or without one what Anthropic's and Google's clients send."""
-    given = request.header_all(b"authorization")
-    named = [*request.header_all(b"x-api-key"), *request.header_all(b"x-goog-api-key")]
-    plain = [] if given else [b"bearer " + key for key in named]
-    found = given or plain
+    given, named = [], []
+    for name, value in request.headers:
+        if name == b"authorization":
+            given.append(value)
+        elif name == b"x-api-key" or name == b"x-goog-api-key":
+            named.append(b"bearer " + value)
+    found = given or named
     if not found:
         raise Unauthenticated(_NO_KEY)
     if len(found) > 1:

@@ -217,18 +217,10 @@ class Gateway:
 
     async def _serve(self, request: Request, reply: Reply) -> None:
         route = self._routes.get((request.method, request.path))
-        if route is None and request.path.startswith(ADMIN):
-            route = self._admin
         if route is None and takes(request.path):
             await self._cached_contents.serve(request, reply)
             return
-        if route is None and self._console.takes(request.path):
-            route = self._console.serve
-        if route is None:
-            methods = [method for method, path in self._routes if path == request.path]
-            if methods:
-                raise Misuse(f"{request.path} takes {', '.join(methods)}")
-            raise NotFound(f"there is no {request.path[:120]!r} here; see GET /v1/models")
+        route = route or self._route_of_many(request.path)
         if request.path.startswith(MESSAGES):
             reply.worded = worded
         try:
@@ -236,6 +228,17 @@ class Gateway:
         except ScopeKVError as error:
             self.metrics.answered(request.path if route != self._admin else ADMIN, _status(error))
             raise
+
+    def _route_of_many(self, path: str) -> Route:
+        """The route of a path that is not the only one of its kind. Raises `Misuse`, `NotFound`."""
+        if path.startswith(ADMIN):
+            return self._admin
+        if self._console.takes(path):
+            return self._console.serve
+        methods = [method for method, known in self._routes if known == path]
+        if methods:
+            raise Misuse(f"{path} takes {', '.join(methods)}")
+        raise NotFound(f"there is no {path[:120]!r} here; see GET /v1/models")
 
     async def _admin(self, request: Request, reply: Reply) -> None:
         principal = await self.access.principal(request)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from scopekv.core.tickets import USES_MAX
+from scopekv.core.values import light_value
 from scopekv.errors import Misuse
 from scopekv.gateway.apis.api import Api
 from scopekv.gateway.tokens import Tokens
@@ -30,6 +31,16 @@ STRIPPED = frozenset(
         "data_parallel_rank",
     }
 )
+
+
+@light_value(repr=False)
+class Written:
+    """A body as its client wrote it, and as it was read."""
+
+    content: bytes
+    body: dict[str, Any]
+
+
 _decoder = msgspec.json.Decoder()
 N_MAX = 128
 
@@ -78,11 +89,19 @@ def sequences(body: dict[str, Any]) -> int:
 
 def stripped(body: dict[str, Any], api: Api) -> dict[str, Any]:
     """The client's body without what only the server may set; a stream always counts usage."""
-    clean = {key: value for key, value in body.items() if key not in STRIPPED}
+    clean = body
+    if not STRIPPED.isdisjoint(body):
+        clean = {key: value for key, value in body.items() if key not in STRIPPED}
     for name in ("messages", "input"):
-        if isinstance(clean.get(name), list):
-            clean[name] = [_without_names_of_media(message) for message in clean[name]]
+        messages = clean.get(name)
+        if isinstance(messages, list) and any(map(_has_parts, messages)):
+            without = [_without_names_of_media(message) for message in messages]
+            clean = {**clean, name: without}
     return api.engine(clean)
+
+
+def _has_parts(message: Any) -> bool:
+    return isinstance(message, dict) and isinstance(message.get("content"), list)
 
 
 def _without_names_of_media(message: Any) -> Any:
@@ -90,7 +109,7 @@ def _without_names_of_media(message: Any) -> Any:
 
     With another's `uuid` a client would get what the other sent, or put its own in that place.
     """
-    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+    if not _has_parts(message):
         return message
     parts = [
         {key: value for key, value in part.items() if key != "uuid"}
@@ -102,9 +121,22 @@ def _without_names_of_media(message: Any) -> Any:
 
 
 def engine_body(
-    clean: dict[str, Any], api: Api, *, salt: str, ticket: str | None, tokens: Tokens | None
+    clean: dict[str, Any],
+    api: Api,
+    *,
+    salt: str,
+    ticket: str | None,
+    tokens: Tokens | None,
+    written: Written | None = None,
 ) -> bytes:
-    """The body for an engine. With tokens, the text stays here: the engine reads the ids."""
+    """The body for an engine. With tokens, the text stays here: the engine reads the ids.
+
+    `written`: what `clean` was made from.
+    """
+    if written is not None and ticket is None and tokens is None:
+        same = _with_more(written, clean, salt)
+        if same is not None:
+            return same
     body: dict[str, Any] = {**clean, "cache_salt": salt}
     parameters = [b'"scopekv":"', ticket.encode("ascii"), b'"'] if ticket is not None else []
     if tokens is not None:
@@ -114,3 +146,22 @@ def engine_body(
     if parameters:  # joined once: the ids of a long prompt are 50 KB
         body["kv_transfer_params"] = msgspec.Raw(b"".join([b"{", *parameters, b"}"]))
     return msgspec.json.encode(body)
+
+
+def _with_more(written: Written, clean: dict[str, Any], salt: str) -> bytes | None:
+    """The client's own bytes with the salt and what else is new; None where something of them goes.
+
+    A text of 40 KB is then not written anew. Of a member that is given twice the last one counts,
+    here as in engines; one that must go is in `written.body` however often it is given.
+    """
+    body, more = written.body, {"cache_salt": salt}
+    if clean is not body:
+        for name, value in clean.items():
+            if name not in body:
+                more[name] = value
+            elif value is not body[name]:
+                return None
+        if len(clean) - len(more) + 1 != len(body):
+            return None
+    content = written.content
+    return b"%b,%b" % (msgspec.json.encode(more)[:-1], content[content.index(b"{") + 1 :])

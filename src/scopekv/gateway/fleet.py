@@ -69,14 +69,16 @@ class Fleet:
         One whose circuit is open counts only where there is no other. Raises `UnknownModel` for a
         model that no instance has, `Unavailable` when none is up.
         """
-        having = [i for i in self.instances if i.up and model in i.models]
-        left = [i for i in having if i.takes_requests and i not in tried]
+        left = [
+            i for i in self.instances if i.takes_requests and model in i.models and i not in tried
+        ]
         if left:
             left = [i for i in left if i.isolation is Isolation.SCOPED] or left
-            if any(i.circuit.open for i in left):
+            if [i for i in left if i.circuit.open]:
                 now = asyncio.get_running_loop().time()
                 return [i for i in left if i.circuit.allows(now)] or left
             return left
+        having = any(i.up and model in i.models for i in self.instances)
         if having or not any(instance.up for instance in self.instances):
             raise Unavailable("no engine is ready")
         known = ", ".join(self.models())

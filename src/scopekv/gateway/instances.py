@@ -81,7 +81,7 @@ class Instance:
 
     @property
     def takes_requests(self) -> bool:
-        return self.up and not self.draining and not self.removed
+        return not (self.isolation is Isolation.NONE or self.draining or self.removed)
 
     @property
     def in_flight(self) -> int:

@@ -211,6 +211,8 @@ class IndexLocator:
                 found[name] = CachedThere(0)
             else:
                 found[name] = None
+        if len(remembered) == len(instances):
+            return self._memory.locate(asked, marked, remembered)
         if remembered:
             found |= self._memory.locate(asked, marked, remembered)
         for hashing, names in groups.items():

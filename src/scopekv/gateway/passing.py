@@ -20,6 +20,7 @@ from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.routing import Route
 from scopekv.gateway.usage import (
+    Kinds,
     Shares,
     Usage,
     by_kind,
@@ -44,6 +45,8 @@ _STRIPPED_HEADERS = frozenset(
         *(b"openai-organization", b"openai-project"),
     )
 )
+# What an engine says of itself; loads are all tenants' (L10).
+_HIDDEN_HEADERS = frozenset((b"server", b"date", b"endpoint-load-metrics", HEADER))
 # "endpoint-load-metrics-format" makes vLLM tell its load, which is all tenants' (L10).
 _STRIPPED_PREFIXES = (b"x-scopekv-", b"x-vllm-", b"endpoint-load-metrics")
 CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name another tenant
@@ -53,10 +56,12 @@ CLAIMS = (b"openai-organization", b"x-scopekv-org")  # headers that could name a
 class Told:
     """What an answer said of the cache, and of what was fetched from tiers for it.
 
+    `kinds`: prompt tokens by scope kind, and how many of them came from the cache; with `usage`.
     `first_at`: when its first bytes were here, by `perf_counter`; None for one that came whole.
     """
 
     usage: Usage | None
+    kinds: Kinds | None
     report: Mapping[str, Any] | None
     first_at: float | None = None
 
@@ -85,14 +90,13 @@ class Passing:
         content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
         usage = read_usage(content)
         self.route.answered(usage)
-        if usage is not None:
-            self._count(usage)
-            if self.detail:
-                content = with_detail(content, usage, Shares(self.prompt.segments), report)
+        kinds = self._count(usage)
+        if usage is not None and self.detail:
+            content = with_detail(content, usage, Shares(self.prompt.segments), report)
         self.metrics.answered(self.api.path, 200)
         content = self.api.answer(self.body, content, await self._head())
         reply.send(200, self._headers(answer), content)
-        return Told(usage, report)
+        return Told(usage, kinds, report)
 
     async def stream(self, answer: UpstreamResponse, reply: Reply) -> Told:
         """Pass a stream on. Its head waits for the first event: until then all can still change."""
@@ -117,18 +121,19 @@ class Passing:
         await reply.finish(last + tap.rest())
         self.route.answered(tap.usage)
         self.metrics.answered(self.api.path, 200)
-        if tap.usage is not None:
-            self._count(tap.usage)
-        return Told(tap.usage, None, first_at)
+        return Told(tap.usage, self._count(tap.usage), None, first_at)
 
     async def _head(self) -> Head:
         """What the gateway itself writes into the answer."""
         head = self.api.head(self.request_id)
         return head if self.compared is None else {**head, "diagnostics": await self.compared()}
 
-    def _count(self, usage: Usage) -> None:
-        _, cached = by_kind(usage, self.prompt.segments)
-        self.metrics.counted(usage.prompt_tokens, cached, self.org)
+    def _count(self, usage: Usage | None) -> Kinds | None:
+        if usage is None:
+            return None
+        kinds = by_kind(usage, self.prompt.segments)
+        self.metrics.counted(usage.prompt_tokens, kinds[1], self.org)
+        return kinds
 
     def _headers(self, answer: UpstreamResponse) -> Headers:
         return [*passed(answer.headers), (REQUEST_ID, self.request_id.encode())]
@@ -150,15 +155,14 @@ async def pass_error(
 
 def to_pass(request: Request) -> Headers:
     return [
-        (name, value)
-        for name, value in end_to_end(request.headers)
-        if name not in _STRIPPED_HEADERS and not name.startswith(_STRIPPED_PREFIXES)
+        header
+        for header in end_to_end(request.headers, _STRIPPED_HEADERS)
+        if not header[0].startswith(_STRIPPED_PREFIXES)
     ]
 
 
 def passed(headers: Headers) -> Headers:
-    hidden = (b"server", b"date", b"endpoint-load-metrics", HEADER)  # loads are all tenants' (L10)
-    return [(k, v) for k, v in end_to_end(headers) if k not in hidden]
+    return end_to_end(headers, _HIDDEN_HEADERS)
 
 
 def is_error(content: bytes) -> bool:

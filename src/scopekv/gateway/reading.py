@@ -12,7 +12,7 @@ from scopekv.core.values import light_value
 from scopekv.errors import PromptTooLong
 from scopekv.gateway.access import Access
 from scopekv.gateway.apis import APIS, Api
-from scopekv.gateway.bodies import read_body, sequences
+from scopekv.gateway.bodies import Written, read_body, sequences
 from scopekv.gateway.http.messages import Headers, Request
 from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.passing import CLAIMS, to_pass
@@ -45,6 +45,7 @@ class Job:
     headers: Headers
     began: float
     content: bytes
+    written: Written | None = None  # where `body` is as the client wrote it
     waited_seconds: float = 0.0  # for a place at an engine, before `began`
     trace: Trace = NO_TRACE
     request_id: str = field(default_factory=lambda: f"req_{os.urandom(12).hex()}")
@@ -74,7 +75,8 @@ class Reader:
         principal = await self._access.principal(request, came)
         versions = self._access.versions  # of now: whatever is waited for below may change them
         api = api or APIS[request.path]
-        body = api.check(read_body(request.body))
+        read = read_body(request.body)
+        body = api.check(read)
         await self._note_claims(principal, request)
         caller = self._probes.held(await self._access.caller(principal, request, body, versions))
         detail = request.header(b"x-scopekv-detail") == b"1"
@@ -83,6 +85,7 @@ class Reader:
         return Job(
             *(api, caller, body, sequences(body), detail, large, headers, began, request.body),
             waited_seconds=waited_seconds,
+            written=Written(request.body, read) if body is read else None,
             trace=trace,
         )
 

@@ -9,23 +9,34 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from operator import add
 from typing import Any
 
 from scopekv.core.isolation_cost import IsolationCost
-from scopekv.core.tallies import WINDOWS, Answered, Medium, Place, Tally, Window, places
+from scopekv.core.scopes import ScopeKind
+from scopekv.core.tallies import (
+    COUNTS,
+    WINDOWS,
+    Answered,
+    Medium,
+    Place,
+    Tally,
+    Window,
+    places,
+)
 from scopekv.errors import Unavailable
 from scopekv.gateway.instances import Instance, Isolation
 from scopekv.gateway.passing import Told
 from scopekv.gateway.prompts import Prompt
 from scopekv.gateway.reading import Job
 from scopekv.gateway.rounds import Rounds
-from scopekv.gateway.usage import Usage, by_kind
 from scopekv.ports import Tallies
 
 KEEP_SECONDS = 5.0
 WAITING_MAX = 20_000  # tallies that wait to be kept; others are not counted meanwhile
 BLOCK_TOKENS = 32  # where an instance does not tell
+_MINUTES = WINDOWS[Window.HOUR]
 _Owner = tuple[int, str, str, str]  # start, organisation, account, instance
 log = logging.getLogger("scopekv.recording")
 
@@ -37,7 +48,7 @@ class Recorder(Rounds):
         super().__init__(self.keep, KEEP_SECONDS, log, waits="tallies of requests wait")
         self._tallies, self._clock = tallies, clock
         self._cost = IsolationCost(secrets.token_bytes(16))
-        self._waiting: dict[_Owner, Tally] = {}
+        self._waiting: dict[_Owner, list[int]] = {}  # in the order of `COUNTS`
         self._keeping = asyncio.Lock()
 
     async def stop(self) -> None:
@@ -51,17 +62,21 @@ class Recorder(Rounds):
 
     def note(self, job: Job, instance: Instance, prompt: Prompt, told: Told) -> None:
         """Count one answer; one that tells no usage is not counted."""
-        if told.usage is None:
+        if told.usage is None or told.kinds is None:
             return
-        tally = self._answered(job, instance, prompt, told, told.usage).tally()
-        start = WINDOWS[Window.HOUR].start_of(self._clock())
+        others, cached = 0, told.usage.cached
+        if prompt.tokens is not None and cached is not None:
+            sender, block = job.caller.principal.uid, instance.block_size or BLOCK_TOKENS
+            others = self._cost.note(sender, prompt.tokens.packed, block, cached)
+        answered = _answered(*told.kinds, others, told, job.began, instance)
         who = job.caller.principal
-        owner = (start, who.org_uid, who.uid, instance.address.name)
-        before = self._waiting.get(owner)
-        if before is not None:
-            self._waiting[owner] = before + tally
-        elif len(self._waiting) < WAITING_MAX:
-            self._waiting[owner] = tally
+        owner = (_MINUTES.start_of(self._clock()), who.org_uid, who.uid, instance.address.name)
+        counts = self._waiting.get(owner)
+        if counts is None:
+            if len(self._waiting) >= WAITING_MAX:
+                return
+            counts = self._waiting[owner] = [0] * len(COUNTS)
+        answered.add_to(counts)
 
     async def keep(self) -> None:
         """Add what is counted to the tallies. What they cannot take now is tried again."""
@@ -75,38 +90,40 @@ class Recorder(Rounds):
                 self._put_back(taken)
                 raise
 
-    def _add(self, taken: dict[_Owner, Tally]) -> None:
+    def _add(self, taken: dict[_Owner, list[int]]) -> None:
         """Spread each over the tallies that it counts in: once a while, not at every request."""
         spread: dict[Place, Tally] = {}
-        for (start, org, account, instance), tally in taken.items():
+        for (start, org, account, instance), counts in taken.items():
+            tally = Tally(tuple(counts))
             for place in places(start, org=org, account=account, instance=instance):
                 before = spread.get(place)
                 spread[place] = tally if before is None else before + tally
         self._tallies.add(spread, self._clock())
 
-    def _put_back(self, taken: dict[_Owner, Tally]) -> None:
-        for owner, tally in self._waiting.items():
-            taken[owner] = taken[owner] + tally if owner in taken else tally
+    def _put_back(self, taken: dict[_Owner, list[int]]) -> None:
+        for owner, counts in self._waiting.items():
+            before = taken.get(owner)
+            taken[owner] = list(map(add, before, counts)) if before else counts
         self._waiting = dict(list(taken.items())[-WAITING_MAX:])
 
-    def _answered(
-        self, job: Job, instance: Instance, prompt: Prompt, told: Told, usage: Usage
-    ) -> Answered:
-        tokens, cached = by_kind(usage, prompt.segments)
-        block = instance.block_size or BLOCK_TOKENS
-        others = 0
-        if prompt.tokens is not None and usage.cached is not None:
-            sender = job.caller.principal.uid
-            others = self._cost.note(sender, prompt.tokens.packed, block, usage.cached)
-        measured = instance.isolation is not Isolation.NONE and instance.load.samples
-        return Answered(
-            input=tokens,
-            cached=cached,
-            fetched=_fetched(told.report, block) if told.whole else None,
-            first_token_seconds=told.first_at - job.began if told.first_at is not None else None,
-            only_others=others,
-            curve=instance.load.curve() if measured else None,
-        )
+
+def _answered(
+    tokens: Mapping[ScopeKind, int],
+    cached: Mapping[ScopeKind, int],
+    others: int,
+    told: Told,
+    began: float,
+    instance: Instance,
+) -> Answered:
+    measured = instance.isolation is not Isolation.NONE and instance.load.samples
+    return Answered(
+        input=tokens,
+        cached=cached,
+        fetched=_fetched(told.report, instance.block_size or BLOCK_TOKENS) if told.whole else None,
+        first_token_seconds=told.first_at - began if told.first_at is not None else None,
+        only_others=others,
+        curve=instance.load.curve() if measured else None,
+    )
 
 
 def _fetched(report: Any, block: int) -> dict[Medium, int]:

@@ -85,18 +85,15 @@ class Relay:
         """Answer a `POST` to one of the completion APIs; 429 where too many wait."""
         trace = self._tracer.begin(operation(request.path), request.headers)
         try:
-            await self._admit(request, reply, trace)
+            async with self._room.place(lambda: self._access.principal(request)) as waited:
+                if waited:
+                    self._metrics.waited_seconds.observe(waited)
+                await self._serve(request, reply, waited, trace)
         except BaseException as error:  # a client that left ends it too
             trace.failed(type(error).__name__)
             raise
         finally:
             trace.end()
-
-    async def _admit(self, request: Request, reply: Reply, trace: Trace) -> None:
-        async with self._room.place(lambda: self._access.principal(request)) as waited:
-            if waited:
-                self._metrics.waited_seconds.observe(waited)
-            await self._serve(request, reply, waited, trace)
 
     async def _serve(self, request: Request, reply: Reply, waited: float, trace: Trace) -> None:
         """Place and forward it, on another instance if need be.
@@ -202,7 +199,7 @@ class Relay:
             sending.body,
             timeout_seconds=HEAD_SECONDS_MAX,
         )
-        async with answer:
+        try:
             route.hear(answer)
             if answer.status != 200:
                 if answer.status >= 500:
@@ -219,6 +216,8 @@ class Relay:
             if job.body.get("stream"):
                 return await passing.stream(answer, reply)
             return await passing.whole(answer, reply)
+        finally:
+            answer.close()
 
     async def _sending(
         self, job: Job, instance: Instance, prompt: Prompt, epochs: Sequence[int]
@@ -233,7 +232,6 @@ class Relay:
             waited = True
             if not await self._notes.note(prompt.segments, epochs):
                 return None
-        own_epoch = await self._access.epoch(job.caller.private)
         if not await self._access.stands(job.caller.versions, waited=waited):
             return None
         salt = self._issuer.salt(prompt.segments, epochs)
@@ -248,9 +246,16 @@ class Relay:
                 uses=job.uses,
             )
         clean = stripped(job.body, job.api)
-        data = engine_body(clean, job.api, salt=salt, ticket=ticket, tokens=prompt.tokens)
+        data = engine_body(
+            *(clean, job.api),
+            salt=salt,
+            ticket=ticket,
+            tokens=prompt.tokens,
+            written=job.written,
+        )
         known = (salt.encode(), *((ticket[-86:].encode(),) if ticket else ()))
-        return _Sending(data, known, tuple(epochs), own_epoch)
+        # The last segment is the caller's own, and nothing has changed since its epoch was read.
+        return _Sending(data, known, tuple(epochs), epochs[-1])
 
 
 def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Told) -> Recent:
@@ -267,10 +272,7 @@ def _recent(job: Job, route: Route, prompt: Prompt, sending: _Sending, told: Tol
         at_seconds=time.monotonic(),
         instance=route.instance.address.name,
         whole_prompt=route.instance.isolation is not Isolation.SCOPED,
-        epochs=tuple(
-            (segment.scope, epoch)
-            for segment, epoch in zip(prompt.segments, sending.epochs, strict=True)
-        ),
+        epochs=tuple(zip([s.scope for s in prompt.segments], sending.epochs, strict=True)),
         cached=told.usage.cached if told.usage is not None else None,
         prompt_tokens=told.usage.prompt_tokens if told.usage is not None else None,
         fetch_reason=str(decision.get("reason", "")) if isinstance(decision, dict) else "",

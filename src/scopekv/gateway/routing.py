@@ -33,6 +33,7 @@ from scopekv.gateway.usage import Usage
 
 SILENCE_SECONDS = 0.5  # an engine answers a look within this, or a long step holds it up
 _NOBODY: Mapping[str, int] = {}
+_NOTHING = CachedThere(0)
 BYTES_PER_TOKEN = 4  # of JSON, where the engine tokenises
 
 
@@ -90,8 +91,12 @@ class NullLocator:
         self, asked: Asked, marked: Sequence[Mark], instances: Sequence[Instance]
     ) -> Mapping[str, CachedThere | None]:
         del asked
-        tokens = self._memory.tokens(marked)
-        return {i.address.name: CachedThere(tokens.get(i.address.name, 0)) for i in instances}
+        names = [instance.address.name for instance in instances]
+        found: dict[str, CachedThere | None] = dict.fromkeys(names, _NOTHING)
+        for name, tokens in self._memory.tokens(marked).items():
+            if name in found:
+                found[name] = CachedThere(tokens)
+        return found
 
     def sent(self, marked: Sequence[Mark], instance: Instance) -> None:
         self._memory.sent(instance.address.name, marked)
@@ -112,10 +117,11 @@ class Route:
         reservation: Reservation,
         in_flight: PrefixesInFlight,
         marked: Sequence[Mark],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.instance, self.choice = instance, choice
         self._reservation, self._in_flight, self._marked = reservation, in_flight, marked
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._outcome: Outcome | None = None
 
     def hear(self, answer: UpstreamResponse) -> None:
@@ -170,17 +176,18 @@ class Router:
         Cost: O(instances) plus one pass over the prompt; with one instance, neither.
         """
         serving = self._fleet.serving(asked.model, tried)
-        serving = [i for i in serving if i.in_flight < self._in_flight_max] or serving
-        now = asyncio.get_running_loop().time()
-        marked = self._marks(asked) if len(self._fleet.instances) > 1 else ()
-        candidates = self._candidates(asked, marked, serving, now)
+        serving = [i for i in serving if i.load.in_flight < self._in_flight_max] or serving
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         total, tie = asked.total_tokens, self._dice.random()
+        marked = self._marks(asked, total) if len(self._fleet.instances) > 1 else ()
+        candidates = self._candidates(asked, marked, serving, now)
         choice = choose(candidates, total, tie, retry=bool(tried))
         instance = next(i for i in serving if i.address.name == choice.name)
         instance.circuit.begins(now)
         reservation = instance.load.place(
             now,
-            total_tokens=asked.total_tokens,
+            total_tokens=total,
             cached_tokens=choice.cached_tokens,
             prefill_seconds=choice.prefill_seconds,
             streams=asked.streams,
@@ -188,18 +195,18 @@ class Router:
         self._in_flight.placed(choice.name, marked)
         self._locator.sent(marked, instance)
         self._metrics.routed(choice.reason)
-        return Route(instance, choice, reservation, self._in_flight, marked)
+        return Route(instance, choice, reservation, self._in_flight, marked, loop)
 
     def _candidates(
         self, asked: Asked, marked: Sequence[Mark], serving: Sequence[Instance], now: float
     ) -> list[Candidate]:
         if len(serving) == 1:
             only = serving[0]
-            return [_candidate(only, CachedThere(0), 0, now)]
+            return [_candidate(only, _NOTHING, 0, now)]
         located = self._locator.locate(asked, marked, serving)
         coming = self._in_flight.tokens(marked)
         hot_end, crowds = 0, _NOBODY
-        if sum(instance.in_flight for instance in serving) >= CROWD_FREE:
+        if coming and sum([i.load.in_flight for i in serving]) >= CROWD_FREE:
             hot_end, crowds = self._in_flight.hot(marked, CROWD_FREE)
         found = []
         for instance in serving:
@@ -207,11 +214,19 @@ class Router:
             there, soon = located.get(name), coming.get(name, 0)
             if there is not None and soon > there.tokens:
                 there = there.with_coming(soon)  # it will be there when this one's turn comes
-            own = there is not None and there.tokens >= hot_end + max(MARK_TOKENS, hot_end // 8)
-            found.append(_candidate(instance, there, 0 if own else crowds.get(name, 0), now))
+            crowd = crowds.get(name, 0)
+            if (
+                crowd
+                and there is not None
+                and there.tokens >= hot_end + max(MARK_TOKENS, hot_end // 8)
+            ):
+                crowd = 0
+            found.append(_candidate(instance, there, crowd, now))
         return found
 
-    def _marks(self, asked: Asked) -> tuple[Mark, ...]:
+    def _marks(self, asked: Asked, total: int) -> tuple[Mark, ...]:
+        if len(asked.segments) == 1 and total < MARK_TOKENS:
+            return ()  # too short for a mark
         stretches = [
             Stretch(segment.end, (segment.scope.kind.value, *segment.scope.path), epoch)
             for segment, epoch in zip(asked.segments, asked.epochs, strict=True)

@@ -116,17 +116,21 @@ class Tap(ABC):
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what may go on now: whole events."""
-        data = self._held + chunk
-        end = data.rfind(_END) + len(_END) if _END in data else 0
+        data = self._held + chunk if self._held else chunk
+        last = data.rfind(_END)
+        end = last + len(_END) if last >= 0 else 0
         self._held = data[end:]
         if len(self._held) > HELD_BYTES_MAX:
             whole, self._held = data, b""
             return whole
         whole = data[:end]
-        if b'"usage"' not in whole:
+        told = whole.find(b'"usage"')
+        if told < 0:
             return whole
-        events = whole.split(_END)[:-1]
-        return b"".join([self._event(event) for event in events])
+        before = whole.rfind(_END, 0, told)
+        start = before + len(_END) if before >= 0 else 0
+        events = whole[start:].split(_END)[:-1]
+        return whole[:start] + b"".join([self._event(event) for event in events])
 
     def rest(self) -> bytes:
         """What is left when the engine ends without an event's end."""
@@ -216,9 +220,10 @@ def with_detail(
     return msgspec.json.encode(answer | {"scopekv": detail})
 
 
-def by_kind(
-    usage: Usage, segments: Sequence[Segment]
-) -> tuple[dict[ScopeKind, int], dict[ScopeKind, int]]:
+Kinds = tuple[dict[ScopeKind, int], dict[ScopeKind, int]]
+
+
+def by_kind(usage: Usage, segments: Sequence[Segment]) -> Kinds:
     """Tokens by scope kind, and how many of them came from the cache, for the counters."""
     tokens: dict[ScopeKind, int] = {}
     cached: dict[ScopeKind, int] = {}

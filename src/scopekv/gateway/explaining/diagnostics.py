@@ -29,6 +29,7 @@ Answer = dict[str, Any] | None  # None: the request only goes on from the earlie
 Told = Callable[[], Awaitable[Answer]]
 _NOT_FOUND = {"type": "previous_message_not_found"}
 _UNAVAILABLE = {"type": "unavailable"}
+_ASKED_FOR_NONE: AbstractContextManager[None] = nullcontext()
 _PENDING: Answer = {"cache_miss_reason": None}
 
 
@@ -42,7 +43,7 @@ def comparison(
     private scope.
     """
     name = job.api.compared_with(job.body)
-    return nullcontext() if name is None else _comparing(name, job, instance, recents, own_epoch)
+    return _ASKED_FOR_NONE if name is None else _comparing(name, job, instance, recents, own_epoch)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from scopekv.gateway.http.client import Busy, ClientPool, NotSent
 from scopekv.gateway.http.connection import ErrorMap, Handler
 from scopekv.gateway.http.limits import ClientLimits, RequestLimits, ServerLimits
 from scopekv.gateway.http.messages import (
-    Disconnect,
     Failure,
     Headers,
     Request,
@@ -24,7 +23,6 @@ __all__ = [
     "Busy",
     "ClientLimits",
     "ClientPool",
-    "Disconnect",
     "ErrorMap",
     "Failure",
     "Handler",

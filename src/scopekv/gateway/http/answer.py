@@ -87,7 +87,8 @@ class UpstreamResponse:
         """The whole body. Unavailable: it was cut, stalled, or is over `bytes_max`."""
         parts: list[bytes] = []
         size_bytes = 0
-        while chunk := await self._next():
+        while not self.ended:
+            chunk = self.take() or await self._next()
             size_bytes += len(chunk)
             if size_bytes > bytes_max:
                 self.close()
@@ -173,7 +174,8 @@ class UpstreamResponse:
         """Add body bytes; True when the reader is too far behind to read on."""
         self._chunks.append(data)
         self._buffered += len(data)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
         return self._buffered > BODY_BYTES_HIGH
 
     def complete(self) -> None:

@@ -1,6 +1,7 @@
 """The calling side: a bounded pool of keep-alive connections to one instance."""
 
 import asyncio
+import functools
 import re
 import ssl
 import urllib.parse
@@ -195,9 +196,6 @@ class ClientPool:
         self._idle.append(connection)
 
     def _head(self, method: str, path: str, headers: Headers, body: bytes) -> bytes:
-        target = TARGET.fullmatch(path)
-        if target is None:
-            raise Misuse("a request path starts with / and is printable ASCII without blanks")
         lines = [key + b": " + value for key, value in headers if key not in OWN_HEADERS]
         lines.append(self._host_line)
         if body or method not in ("GET", "HEAD"):
@@ -206,9 +204,12 @@ class ClientPool:
         breaks = len(lines) - 1
         if fields.count(b"\n") != breaks or fields.count(b"\r") != breaks:
             raise Misuse("a request header holds a line end")
-        return b"%b %b%b HTTP/1.1\r\n%b\r\n\r\n" % (
-            method.encode("ascii"),
-            self._prefix,
-            path.encode("ascii"),
-            fields,
-        )
+        return b"%b%b\r\n\r\n" % (_request_line(method, self._prefix, path), fields)
+
+
+@functools.lru_cache(maxsize=256)
+def _request_line(method: str, prefix: bytes, path: str) -> bytes:
+    """With its line end. Raises `Misuse`."""
+    if TARGET.fullmatch(path) is None:
+        raise Misuse("a request path starts with / and is printable ASCII without blanks")
+    return b"%b %b%b HTTP/1.1\r\n" % (method.encode("ascii"), prefix, path.encode("ascii"))

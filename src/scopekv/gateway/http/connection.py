@@ -63,7 +63,6 @@ class Connection(asyncio.Protocol):
         self._backlog_bytes = 0
         self._reading = True
         self._writable: asyncio.Future[None] | None = None
-        self._request: Request | None = None
         self._reply: Reply | None = None
         self._task: asyncio.Task[None] | None = None
         self.deadline = math.inf
@@ -164,11 +163,8 @@ class Connection(asyncio.Protocol):
 
     def _end_handler(self) -> None:
         """Cancel the handler, unless its reply is complete: it may be keeping its books."""
-        if self._reply is not None and not self._reply.finished:
-            if self._request is not None:
-                self._request.disconnect.fire()
-            if self._task is not None:
-                self._task.cancel()
+        if self._reply is not None and not self._reply.finished and self._task is not None:
+            self._task.cancel()
 
     def _next(self) -> None:
         """Go on after bytes came in or a reply went out: answer, refuse, parse more, or wait."""
@@ -207,7 +203,6 @@ class Connection(asyncio.Protocol):
         self._mode = _Mode.ANSWERING
         self._phase = None
         self.deadline = math.inf
-        self._request = request
         self._reply = Reply(self, request, time.monotonic())
         self._task = self._shared.loop.create_task(self._run(request, self._reply))
         self._shared.tasks.add(self._task)  # the loop itself holds tasks only weakly
@@ -224,7 +219,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             raise
         finally:
-            self._request = self._reply = self._task = None
+            self._reply = self._task = None
         self._after(reply)
 
     def _fail(self, reply: Reply, error: Exception) -> None:

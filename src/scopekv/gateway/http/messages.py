@@ -6,8 +6,7 @@ Header names are lower-case bytes, values are bytes without surrounding blanks, 
 import asyncio
 import json
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scopekv.core.values import light_value
 from scopekv.errors import Misuse
@@ -28,35 +27,7 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-
-
-class Disconnect:
-    """Whether the client has left, and who wants to know. Mutable; one per request.
-
-    The server cancels the handler's task anyway; this is for work that lives outside that task.
-    """
-
-    __slots__ = ("_callbacks", "gone")
-
-    def __init__(self) -> None:
-        self.gone = False
-        self._callbacks: list[Callable[[], None]] = []
-
-    def call(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once when the client leaves; at once if it already has."""
-        if self.gone:
-            callback()
-        else:
-            self._callbacks.append(callback)
-
-    def fire(self) -> None:
-        """Mark the client as gone and run every callback. Idempotent; the server calls it."""
-        if self.gone:
-            return
-        self.gone = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+NOT_END_TO_END = HOP_BY_HOP | {b"content-length"}
 
 
 @light_value()
@@ -71,7 +42,6 @@ class Request:
     query: str
     headers: Headers
     body: bytes
-    disconnect: Disconnect = field(default_factory=Disconnect, compare=False, repr=False)
     keep_alive: bool = True
     minor_version: int = 1
 
@@ -151,16 +121,19 @@ def internal_failure(error: Exception) -> Failure:
     return Failure(500, message, "server_error", "internal_error")
 
 
-def end_to_end(headers: Headers) -> Headers:
+def end_to_end(headers: Headers, but: frozenset[bytes] = frozenset()) -> Headers:
     """The headers a proxy may pass on: without hop-by-hop ones, those that `Connection` names,
     and Content-Length (each side frames its own messages). RFC 9110 section 7.6.1.
+
+    `but`: others that stay behind as well.
     """
+    found: Headers = []
     named: set[bytes] = set()
-    for key, value in headers:
-        if key == b"connection":
-            named.update(item.strip().lower() for item in value.split(b","))
-    return [
-        (key, value)
-        for key, value in headers
-        if key not in HOP_BY_HOP and key != b"content-length" and key not in named
-    ]
+    for header in headers:
+        key = header[0]
+        if key in NOT_END_TO_END:
+            if key == b"connection":
+                named.update(item.strip().lower() for item in header[1].split(b","))
+        elif key not in but:
+            found.append(header)
+    return [header for header in found if header[0] not in named] if named else found

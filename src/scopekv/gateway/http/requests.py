@@ -4,6 +4,7 @@ Framing is strict because a gateway that disagrees with its engine about where a
 lets one caller prefix another's request (request smuggling, RFC 9112 section 11.2).
 """
 
+import functools
 import re
 from collections import deque
 from dataclasses import replace
@@ -15,6 +16,7 @@ from scopekv.gateway.http.messages import Failure, Headers, Request
 
 # RFC 3986 host (name, IPv4, or bracketed IPv6) and an optional port.
 HOST = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+KEPT_BYTES_MAX = 128  # of a target or host whose reading is kept: most are asked for again
 
 
 class _Stop(Exception):
@@ -39,6 +41,22 @@ def split_target(target: bytes) -> tuple[str, str] | None:
     except UnicodeDecodeError:
         return None
     return path, query
+
+
+@functools.lru_cache(maxsize=256)
+def _split_kept(target: bytes) -> tuple[str, str] | None:
+    return split_target(target)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_kept_host(value: bytes) -> bool:
+    return HOST.fullmatch(value) is not None
+
+
+def _is_host(value: bytes) -> bool:
+    return (
+        _is_kept_host(value) if len(value) <= KEPT_BYTES_MAX else HOST.fullmatch(value) is not None
+    )
 
 
 class RequestParser:
@@ -149,7 +167,7 @@ class RequestParser:
         for name, value in self._headers:
             if name == b"host":
                 hosts += 1
-                if HOST.fullmatch(value) is None:
+                if not _is_host(value):
                     self._refuse(malformed("The Host header is not a valid host and port."))
             elif name == b"content-length":
                 lengths.append(value)
@@ -192,7 +210,8 @@ class RequestParser:
 
     def on_message_complete(self) -> None:
         self._framing_bytes = 0
-        split = split_target(self._target)
+        target = self._target
+        split = _split_kept(target) if len(target) <= KEPT_BYTES_MAX else split_target(target)
         if split is None:
             self._refuse(malformed("The request target is neither a path nor an http URL."))
             return

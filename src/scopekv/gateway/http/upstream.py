@@ -37,6 +37,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._on_lost = on_lost
         self._stall_seconds = stall_seconds
         self._transport: asyncio.Transport
+        self._parts: list[bytes] = []  # of the body, from the bytes that are being parsed
+        self.on_body = self._parts.append  # no step of ours for each event of a stream
         self._parser = httptools.HttpResponseParser(self)
         self._poll = select.poll()
         self._head: asyncio.Future[UpstreamResponse] | None = None
@@ -109,7 +111,10 @@ class UpstreamConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._hand_over()
             self._fail(Unavailable("the instance's answer is not valid HTTP/1.1"))
+        if self._parts:
+            self._hand_over()
         if self._done:
             self._release()
         elif self._response is None and self._head_bytes > HEAD_BYTES_MAX:
@@ -147,6 +152,16 @@ class UpstreamConnection(asyncio.Protocol):
         else:
             self.abort()
 
+    def _hand_over(self) -> None:
+        """Give the answer what of its body has been parsed."""
+        parts, response = self._parts, self._response
+        if parts and response is not None:
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            if response.put(body) and not self._paused:
+                self._paused = True
+                self._transport.pause_reading()
+        parts.clear()
+
     # Callbacks of httptools.
 
     def on_message_begin(self) -> None:
@@ -178,12 +193,8 @@ class UpstreamConnection(asyncio.Protocol):
             self.open = False
             self.on_message_complete()
 
-    def on_body(self, body: bytes) -> None:
-        if self._response is not None and self._response.put(body) and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-
     def on_message_complete(self) -> None:
+        self._hand_over()
         response, self._response = self._response, None
         if response is None:
             return  # 100 Continue, 103 Early Hints: the answer is still to come

@@ -148,7 +148,14 @@ async def test_an_answer_that_is_not_http_is_unavailable(answer: bytes) -> None:
         assert pool.idle == 0
 
 
-@pytest.mark.parametrize("head", [CHUNKED + b"2\r\nok\r\n", OK.replace(b": 2", b": 3")])
+@pytest.mark.parametrize(
+    "head",
+    [
+        CHUNKED + b"2\r\nok\r\n",
+        CHUNKED + b"1\r\no\r\n1\r\nk\r\nno chunk\r\n",
+        OK.replace(b": 2", b": 3"),
+    ],
+)
 @on_uvloop
 async def test_a_body_that_is_cut_gives_what_came_and_then_unavailable(head: bytes) -> None:
     async def engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

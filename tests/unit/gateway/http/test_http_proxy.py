@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from scopekv.errors import Misuse
 from scopekv.gateway.http import (
     ClientPool,
-    Disconnect,
     Failure,
     Handler,
     Reply,
@@ -239,14 +238,7 @@ def test_a_target_splits_into_path_and_query(target: bytes, split: tuple[str, st
     assert split_target(target) == split
 
 
-def test_a_disconnect_tells_everyone_once() -> None:
-    told: list[int] = []
-    disconnect = Disconnect()
-    disconnect.call(lambda: told.append(1))
-    disconnect.fire()
-    disconnect.fire()
-    disconnect.call(lambda: told.append(2))
-    assert told == [1, 2]
+def test_a_failure_is_no_success() -> None:
     assert Response(200, [], b"").status == 200
     with pytest.raises(Misuse):
         Failure(200, "fine", "a", "b")
