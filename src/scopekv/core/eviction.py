@@ -13,9 +13,9 @@ behind that nothing can reach. Between accounts:
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Iterable, KeysView, Sequence
+from itertools import count
 from operator import eq
 from typing import Generic
 
@@ -30,7 +30,7 @@ from scopekv.core.lanes import (
     Order,
     Recency,
 )
-from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy, bytes_of
+from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
 from scopekv.core.shares import Ledger, Shares
 from scopekv.core.victims import RIVALS_MAX, Search
 from scopekv.errors import Misuse
@@ -63,7 +63,7 @@ class ScopedPolicy(Generic[K]):
         self._nodes: dict[K, Node[K]] = {}
         self._absent: dict[K, int] = {}  # cached children of keys that are not cached
         self._lanes: dict[bytes, dict[LaneName, Lane[K]]] = {}
-        self._stamps = itertools.count(1)
+        self._stamps = count(1)
         self._young: dict[K, Node[K]] = {}  # leaves since the last search: most become inner
         self._ledger = Ledger()
         self._offered: set[K] = set()  # the last victims: their removal is an eviction
@@ -85,30 +85,34 @@ class ScopedPolicy(Generic[K]):
         if any(map(eq, keys, parents)):
             raise Misuse("a block is not its own parent")
         before: Node[K] | None = None  # whether it is a leaf, the next block shows
-        lane: Lane[K] | None = None
-        account = b""  # whose lane it is
-        for key, entry, parent_key in zip(keys, entries, parents, strict=True):
-            self._serial += 1
-            node = nodes[key] = Node(key, entry, self._serial)
+        lane, blocks = None, 0  # so many that are not counted yet, one after the other of one lane
+        for serial, key, entry, parent in zip(
+            count(self._serial + 1), keys, entries, parents, strict=False
+        ):
+            node = nodes[key] = Node(key, entry, serial)
             if absent:
                 node.children = absent.pop(key, 0)
-            if before is not None and before.key == parent_key:
+            if before is not None and before.key == parent:
                 before.children += 1
                 order.insert(node, entry, before)
             else:
                 if before is not None:
                     self._enqueue(before)
-                above = None if parent_key is None else self._continued(parent_key)
-                order.insert(node, entry, above)
-            if lane is None or account != node.account or lane.name != (node.size_bytes, node.kind):
-                lane, account = self._lane_of(node), node.account
-            lane.blocks += 1
+                order.insert(node, entry, None if parent is None else self._continued(parent))
+            if lane is None or not (
+                node.account is lane.account
+                and node.size_bytes == lane.size_bytes
+                and node.kind == lane.kind
+            ):
+                self._join(lane, blocks)
+                lane, blocks = self._lane_of(node), 0
             node.lane = lane
+            blocks += 1
             before = node
+        self._serial += len(keys)
+        self._join(lane, blocks)
         if before is not None:
             self._enqueue(before)
-        for name, size in bytes_of(entries):
-            self._ledger.add(name, size)
 
     def _continued(self, key: K) -> Node[K] | None:
         """A block has one child more; return it if it is cached."""
@@ -139,9 +143,10 @@ class ScopedPolicy(Generic[K]):
             before = node.kind
             order.touch(node)
             if node.kind != before:
-                self._leave(node.account, node.lane, 1)
-                node.lane = self._lane_of(node)
-                node.lane.blocks += 1
+                other = self._lane_of(node)
+                other.blocks += 1
+                self._leave(node.lane, 1)
+                node.lane = other
                 if node.stamp != YOUNG:
                     node.stamp = 0
                     self._enqueue(node)
@@ -156,8 +161,7 @@ class ScopedPolicy(Generic[K]):
             self._offered.discard(key)
             self._order.evicted((node,))
         self._ledger.take(node.account, node.size_bytes)
-        self._leave(node.account, node.lane, 1)
-        self._empty(node.account)
+        self._leave(node.lane, 1)
         if node.children:
             self._absent[key] = node.children
         if node.parent is not None:
@@ -180,23 +184,27 @@ class ScopedPolicy(Generic[K]):
         name = node.size_bytes, node.kind
         lane = lanes.get(name)
         if lane is None:
-            lane = lanes[name] = Lane(self._stamps, name)
+            lane = lanes[name] = Lane(self._stamps, node.account, *name)
             self._smallest = min(self._smallest, node.size_bytes)
             self._unit = math.gcd(self._unit, node.size_bytes)
         return lane
 
-    def _leave(self, account: bytes, lane: Lane[K], blocks: int) -> None:
-        """Count blocks out of their lane."""
+    def _join(self, lane: Lane[K] | None, blocks: int) -> None:
+        """Count new blocks of a lane."""
+        if lane is not None:
+            lane.blocks += blocks
+            self._ledger.add(lane.account, blocks * lane.size_bytes)
+
+    def _leave(self, lane: Lane[K], blocks: int) -> None:
+        """Count blocks out of their lane. Forget an account that holds nothing any more."""
         lane.blocks -= blocks
         lane.tidy()
         if not lane.blocks:
-            del self._lanes[account][lane.name]
-
-    def _empty(self, account: bytes) -> None:
-        """Forget an account that holds nothing any more."""
-        if not self._lanes[account]:
-            del self._lanes[account]
-            self._order.emptied(account)
+            lanes = self._lanes[lane.account]
+            del lanes[lane.size_bytes, lane.kind]
+            if not lanes:
+                del self._lanes[lane.account]
+                self._order.emptied(lane.account)
 
     def _orphan(self, key: K, children: int) -> None:
         """So many children of a block have gone; it may be a leaf now."""
@@ -240,11 +248,9 @@ class ScopedPolicy(Generic[K]):
         for key in found:
             del self._nodes[key]
         self._order.evicted(search.taken)
-        for (name, lane), blocks in search.lost.items():
-            self._leave(name, lane, blocks)
-        for name, taken in search.draft.taken():
-            self._ledger.take(name, taken)
-            self._empty(name)
+        for lane, blocks in search.lost.items():
+            self._ledger.take(lane.account, blocks * lane.size_bytes)
+            self._leave(lane, blocks)
         for key, children in search.gone.items():
             self._orphan(key, children)
         self._offered = set()

@@ -14,7 +14,8 @@ USES_MAX = 4  # what was loved long ago must be able to leave
 _SPARE = 64
 
 Rank = Any  # what compares, of one order always alike: a number, or a tuple of numbers
-LaneName = tuple[int, tuple[int, ...]]  # size, kind
+Kind = tuple[int, ...]
+LaneName = tuple[int, Kind]  # among an account's: size, kind
 
 
 class Node(Generic[K]):
@@ -41,7 +42,7 @@ class Node(Generic[K]):
         self.serial = self.used_at = serial  # of its first and its last use, over all blocks
         self.uses = 1
         self.pins = self.children = self.stamp = 0
-        self.kind: tuple[int, ...] = ()
+        self.kind: Kind = ()
 
     def note_cost(self, entry: Entry[K]) -> None:
         """For orders that look at it."""
@@ -166,15 +167,15 @@ class LearnedReuse(Generic[K]):
 class Lane(Generic[K]):
     """An account's leaves of one size and kind, in a heap that is put right when looked at.
 
-    `name`: among the account's lanes. `blocks`: of that size and kind, leaves or not.
+    `blocks`: of that size and kind, leaves or not.
     Ranks only rise, so an entry that is out of date stands too early, never too late. An entry
     counts while its stamp is its node's.
     """
 
-    __slots__ = ("_stamps", "blocks", "heap", "name")
+    __slots__ = ("_stamps", "account", "blocks", "heap", "kind", "size_bytes")
 
-    def __init__(self, stamps: Any, name: LaneName) -> None:
-        self._stamps, self.name = stamps, name
+    def __init__(self, stamps: Any, account: bytes, size_bytes: int, kind: Kind) -> None:
+        self._stamps, self.account, self.size_bytes, self.kind = stamps, account, size_bytes, kind
         self.heap: list[tuple[Rank, int, Node[K]]] = []
         self.blocks = 0
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Sequence
-from itertools import groupby, repeat
-from operator import attrgetter
+from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, Sequence
+from itertools import repeat
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar, final
 
 from scopekv.errors import Misuse
@@ -53,15 +52,6 @@ def entries_of(
     made = zip(accounts, parents, range(len(keys)), sizes, costs, strict=True)
     new: Callable[..., Entry[K]] = tuple.__new__
     return list(map(new, repeat(Entry), made))
-
-
-_account = attrgetter("account")
-
-
-def bytes_of(entries: Iterable[Entry[K]]) -> Iterator[tuple[bytes, int]]:
-    """(account, bytes) of each stretch of blocks of one account."""
-    for account, same in groupby(entries, key=_account):
-        yield account, sum([entry.size_bytes for entry in same])
 
 
 class EvictionPolicy(Protocol[K]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scopekv.errors import Misuse
 
@@ -20,14 +20,17 @@ class Shares:
 
     capacity_bytes: int
     guaranteed_fraction: float = 0.8
+    _guaranteed_bytes: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.capacity_bytes < 1 or not 0 <= self.guaranteed_fraction <= 1:
             raise Misuse("shares need a capacity from 1 byte on and a fraction from 0 to 1")
+        guaranteed = int(self.capacity_bytes * self.guaranteed_fraction)
+        object.__setattr__(self, "_guaranteed_bytes", guaranteed)
 
     def guarantee_bytes(self, accounts: int) -> int:
         """What each of `accounts` accounts may keep whatever the others do."""
-        return int(self.capacity_bytes * self.guaranteed_fraction) // max(1, accounts)
+        return self._guaranteed_bytes // max(1, accounts)
 
 
 class Ledger:
@@ -164,8 +167,3 @@ class Draft:
     def offer(self, account: bytes) -> None:
         if used := self.used_bytes(account):
             heapq.heappush(self._offered, (-used, account))
-
-    def taken(self) -> Iterator[tuple[bytes, int]]:
-        """(account, bytes taken from it)."""
-        for account, left in self.used.items():
-            yield account, self._before[account] - left

@@ -52,7 +52,7 @@ class Search(Generic[K]):
         self.passed: list[Node[K]] = []
         self.gone: dict[K, int] = {}
         self.taken: list[Node[K]] = []
-        self.lost: dict[tuple[bytes, Lane[K]], int] = {}
+        self.lost: dict[Lane[K], int] = {}
         self._own_bytes = self.draft.used_bytes(account)
         self._own = self._first(account, self._own_bytes)  # what the asking account gives next
 
@@ -122,8 +122,8 @@ class Search(Generic[K]):
         lanes = self._lanes.get(name, _NONE)
         if len(lanes) == 1:
             (lane,) = lanes.values()
-            return self._settle(lane) if lane.name[0] <= slack else None
-        fit = [self._head(lane) for lane in lanes.values() if lane.name[0] <= slack]
+            return self._settle(lane) if lane.size_bytes <= slack else None
+        fit = [self._head(lane) for lane in lanes.values() if lane.size_bytes <= slack]
         return min(filter(None, fit), key=itemgetter(0), default=(None, None))[1]
 
     def _head(self, lane: Lane[K]) -> tuple[Rank, Node[K]] | None:
@@ -176,7 +176,7 @@ class Search(Generic[K]):
             node, parent, moved = parent, None, moved + size
             node.stamp = 0  # it may be in the heap: what is left of it there counts no more
             taken.append(node)
-        self.lost[account, lane] = self.lost.get((account, lane), 0) + moved // size
+        self.lost[lane] = self.lost.get(lane, 0) + moved // size
         self.draft.used[account] = left - moved
         self._reconsider(account)
         if parent is not None:
