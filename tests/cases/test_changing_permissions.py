@@ -97,6 +97,29 @@ async def test_i14_who_waits_after_being_known_does_not_stand_after_a_change(
     deployment.world.registry.close()
 
 
+@pytest.mark.parametrize("remote", [False, True])
+async def test_i14_no_epoch_of_after_a_change_with_a_membership_of_before(
+    tmp_path: Path, remote: bool
+) -> None:
+    """Another process changes the registry, and nobody here has asked what it says since."""
+    deployment = Deployment(tmp_path)
+    secret = deployment.account("acme", "alice")
+    deployment.group("acme", "eng", "alice")
+    deployment.publish("i14", "group:acme/eng", text_of("i14", 60))
+    access = Access(deployment.world.registry, in_thread=remote, identities=None)
+    principal = await access.principal(request(secret))
+    before = access.versions
+    assert principal.groups, "the positive control"
+    (document,) = deployment.world.registry.documents()
+    groups = deployment.administration.groups
+    groups.set_member(LOCAL_OPERATOR, "acme", "eng", "alice", inside=False)
+    epoch = await access.epoch(document.document.scope)
+    assert not await access.stands(before, waited=False)
+    assert not (await access.principal(request(secret))).groups
+    assert await access.epoch(document.document.scope) == epoch
+    deployment.world.registry.close()
+
+
 class CountingRegistry:
     """How often the counters were compared."""
 

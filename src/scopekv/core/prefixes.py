@@ -113,11 +113,10 @@ class SentPrefixes:
             names = sent.get(mark_id) if known else None
             if names is None:
                 known = False
-                sent[mark_id] = alone  # at the end, as the youngest
-                continue
-            if name not in names:
+                sent[mark_id] = alone
+            elif name not in names:
                 sent[mark_id] = self._one_set(names | alone)
-            sent.move_to_end(mark_id)
+            sent.move_to_end(mark_id)  # one whose beginning was forgotten may be there yet
         while len(sent) > self._max:
             sent.popitem(last=False)
 

@@ -136,10 +136,12 @@ class Access:
         return versions is self.versions
 
     async def epoch(self, scope: Scope) -> int:
+        """Of `versions`, or of a change that is seen by now: then no caller of before stands."""
         owner = scope.epoch_owner
         epoch = self._epochs.get(owner)
         if epoch is None:
             epoch = await self._kept(self._epochs, owner, lambda: self._registry.epoch(owner))
+            await self.refresh()  # others write to the registry at any time
         return epoch
 
     async def audit(

@@ -29,6 +29,10 @@ STRIPPED = frozenset(
         "prompt_cache_key",
         "safety_identifier",
         "data_parallel_rank",
+        # SGLang's: another's request or session, a part of the cache key, a worker to fetch from.
+        *("rid", "session_params", "extra_key"),
+        *("bootstrap_host", "bootstrap_port", "bootstrap_room"),
+        *("routed_dp_rank", "disagg_prefill_dp_rank"),
     }
 )
 

@@ -52,6 +52,15 @@ def test_the_memory_of_what_was_sent_is_a_prefix_bounded_and_forgets() -> None:
     assert memory.tokens(prompt("1")) == {}
 
 
+def test_what_was_sent_last_is_forgotten_last_though_its_beginning_was_forgotten() -> None:
+    memory = SentPrefixes(marks_max=3)
+    memory.sent("a", prompt("1", "2"))
+    memory.sent("a", prompt("x", "y"))  # the beginning of the first goes
+    memory.sent("a", prompt("1", "2"))
+    assert memory.tokens(prompt("1", "2")) == {"a": 512}
+    assert memory.tokens(prompt("x", "y")) == {}
+
+
 def test_prefixes_in_flight_are_counted_up_and_down() -> None:
     flight = PrefixesInFlight()
     for name in ("a", "a", "b"):

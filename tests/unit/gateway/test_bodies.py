@@ -69,6 +69,18 @@ def test_what_is_not_stripped_goes_on_byte_for_byte() -> None:
     assert sent == b'{"cache_salt":"%b",' % SALT.encode() + content.lstrip()[1:]
 
 
+def test_what_names_requests_sessions_or_workers_of_sglang_is_the_servers() -> None:
+    """Its chat and completion requests take these besides vLLM's (SGLang's openai/protocol.py)."""
+    theirs = (
+        *("rid", "session_params", "extra_key", "bootstrap_host", "bootstrap_port"),
+        *("bootstrap_room", "routed_dp_rank", "disagg_prefill_dp_rank"),
+    )
+    api = APIS["/v1/chat/completions"]
+    asked = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+    body = read_body(json.dumps(asked | dict.fromkeys(theirs, "another's")).encode())
+    assert stripped(body, api) == asked
+
+
 def test_a_member_given_twice_is_stripped_each_time() -> None:
     api = APIS["/v1/chat/completions"]
     for name in sorted(STRIPPED - {"user"}):
