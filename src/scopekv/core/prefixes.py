@@ -174,15 +174,19 @@ class PrefixesInFlight:
             counts[name] = counts.get(name, 0) + 1
 
     def ended(self, name: str, prompt: Iterable[_AnyMark]) -> None:
-        """Undo one `placed` with the same arguments."""
+        """Undo one `placed` with the same arguments. Raises KeyError where there was none."""
         for _, mark_id in prompt:
             counts = self._counts[mark_id]
-            if isinstance(counts, str) or (counts[name] == 1 and len(counts) == 1):
+            if isinstance(counts, str):
+                if counts != name:
+                    raise KeyError(name)
                 del self._counts[mark_id]
-            elif counts[name] == 1:
+            elif counts[name] > 1:
+                counts[name] -= 1
+            elif len(counts) > 1:
                 del counts[name]
             else:
-                counts[name] -= 1
+                del self._counts[mark_id]
 
     def tokens(self, prompt: Sequence[_AnyMark]) -> Mapping[str, int]:
         """How many leading tokens of a prompt are on their way to each instance, or being made."""

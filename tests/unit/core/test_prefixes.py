@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scopekv.core.prefixes import (
     MARK_TOKENS,
     Mark,
@@ -72,5 +74,7 @@ def test_prefixes_in_flight_are_counted_up_and_down() -> None:
     assert flight.tokens(prompt("1", "2", "3")) == {"a": 512, "b": 512}
     for name in ("a", "a", "b"):
         flight.ended(name, prompt("1", "2"))
+    with pytest.raises(KeyError):
+        flight.ended("a", prompt("1"))  # was placed on another
     flight.ended("b", prompt("1"))
     assert len(flight) == 0
