@@ -109,7 +109,7 @@ def test_i2_a_document_is_a_hit_for_all_who_may_read_it_and_for_them_alone(
 def test_i9_a_purge_removes_what_it_says_and_the_resent_prompt_is_a_miss(
     place: Place, start: Start
 ) -> None:
-    stage = start()
+    stage = start(janitor_seconds=600.0)  # it removes, too, and counts apart
     gone, kept = stage.grant(link("gone")), stage.grant(link("kept"))
     under = stage.grant(link("kept"), link("gone"))
     theirs = [stage.block(gone, "0"), stage.block(gone, "1"), stage.block(under, "2")]
@@ -140,11 +140,13 @@ def test_i9_a_purge_reaches_what_another_process_wrote(place: Place, start: Star
     kept = other.block(other.grant(link("kept")), "0")
     assert len(other.store(*(other.block(chain, "0") for chain in chains), kept).ok) == 13
     other.close()
-    stage = start()
+    stage = start(janitor_seconds=600.0)
     late = folder((link("gone"), link("late")), 3600)
     assert late is not None
     place.write(ObjectKey(late, "ab" * 20), bytes(OBJECT_BYTES))
-    assert purge(stage, link("gone")) == Purged(13, 0), "whoever deletes: the janitor looks too"
+    done = purge(stage, link("gone"))
+    assert (done.busy, done.error) == (0, None)
+    assert done.removed <= 13, "the janitor, which looks at its start, may have been there first"
     assert len(place.names()) == 1
     stage.grant(link("kept"))
     assert_loads(stage, kept)

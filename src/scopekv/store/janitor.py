@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import mmap
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
 
 from scopekv.core.chains import Chain, Link, folder
 from scopekv.core.scopes import ScopeId
@@ -79,7 +78,7 @@ class Janitor:
                 removed = self._inventory()
             else:
                 removed = self._delete(self._parts.index.over(), "expired")
-            return removed + self._quarantine_over()
+            return removed + self._delete(self._quarantine_over(), "expired")
         except Unavailable:
             self._parts.trouble(self._parts.reading, self._parts.writing)
             return 0
@@ -137,8 +136,7 @@ class Janitor:
     def _clear(self, keys: list[ObjectKey]) -> None:
         try:
             for batch in batches(keys, BATCH):
-                delete = partial(self._parts.store.delete, batch)
-                self._parts.fence.delete_beside([key.chain for key in batch], delete)
+                self._parts.store.delete(batch)
                 self._parts.index.cleared(batch)
         except Unavailable:
             self._parts.trouble(self._parts.writing)
@@ -167,16 +165,15 @@ class Janitor:
 
     # --- listing --------------------------------------------------------------------------------
 
-    def _quarantine_over(self) -> int:
+    def _quarantine_over(self) -> list[ObjectKey]:
         """Quarantined bytes are kept no longer than sound ones. Their names go as a whole: what was
         written under one again is gone early, which costs a miss."""
-        fence, over, fenced = self._parts.fence, [], []
-        for stat in self._parts.store.quarantined():
-            if fence.holds(stat.key.chain):
-                fenced.append(stat.key)
-            elif self._parts.index.is_over(stat):
-                over.append(stat.key)
-        return self._delete(over, "expired") + self._delete_fenced(fenced)
+        parts = self._parts
+        return [
+            stat.key
+            for stat in parts.store.quarantined()
+            if parts.index.is_over(stat) or parts.fence.holds(stat.key.chain)
+        ]
 
     def _listing_due(self) -> bool:
         every = self._settings.inventory_seconds
@@ -189,13 +186,10 @@ class Janitor:
         parts, index = self._parts, self._parts.index
         began, began_at = parts.monotonic(), self._clock()
         over: list[ObjectKey] = []
-        fenced: list[ObjectKey] = []
         listed: dict[ObjectKey, ObjectStat] = {}
         for number, stat in enumerate(parts.store.objects()):
             self._yield(number)
-            if parts.fence.holds(stat.key.chain):
-                fenced.append(stat.key)
-            elif index.is_over(stat):
+            if index.is_over(stat) or parts.fence.holds(stat.key.chain):
                 over.append(stat.key)
             elif stat.key.chain != PROBE_FOLDER:
                 listed[stat.key] = stat
@@ -209,7 +203,7 @@ class Janitor:
         index.forget_unlisted(listed, began)
         self._listed_at = began
         self._checks.listed_at = began_at
-        removed = self._delete(over, "expired") + self._delete_fenced(fenced)
+        removed = self._delete(over, "expired")
         self._delete(index.surplus(), "evicted")
         return removed
 
@@ -239,25 +233,15 @@ class Janitor:
             return {}
 
     def _delete(self, keys: Iterable[ObjectKey], counter: str) -> int:
-        removed = sum(map(self._delete_batch, batches(keys, BATCH)))
+        removed = 0
+        for batch in batches(keys, BATCH):
+            try:
+                removed += self._parts.store.delete(batch)
+            except Unavailable:
+                self._parts.index.doubt(batch, self._parts.objects.object_bytes)
+                raise
+            self._parts.index.forget_settled(batch)
         self._parts.counts.add(counter, removed)
-        return removed
-
-    def _delete_fenced(self, keys: Iterable[ObjectKey]) -> int:
-        """What a purge has not reached yet; it counts there."""
-        beside = self._parts.fence.delete_beside
-        return sum(
-            beside([key.chain for key in batch], partial(self._delete_batch, batch))
-            for batch in batches(keys, BATCH)
-        )
-
-    def _delete_batch(self, keys: Sequence[ObjectKey]) -> int:
-        try:
-            removed = self._parts.store.delete(keys)
-        except Unavailable:
-            self._parts.index.doubt(keys, self._parts.objects.object_bytes)
-            raise
-        self._parts.index.forget_settled(keys)
         return removed
 
     # --- recovery -------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 
 from scopekv.core.chains import Tag, holds_any
@@ -107,7 +106,7 @@ class Purges:
                 found = self._pass(tags)
                 removed += found
                 if quiet and not found:
-                    return Purged(removed + self._fence.take(tags), 0)
+                    return Purged(removed, 0)
                 if not quiet and (not self._threaded or self._closing.wait(WAIT_SECONDS)):
                     break
         except Unavailable as error:
@@ -120,7 +119,7 @@ class Purges:
         found += [s.key for s in self._store.quarantined() if holds_any(s.key.chain, tags)]
         removed = 0
         for batch in batches(found, BATCH):
-            removed += self._fence.delete(partial(self._store.delete, batch))
+            removed += self._store.delete(batch)
             self._gone(batch)
         return removed
 

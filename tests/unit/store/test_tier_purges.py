@@ -24,7 +24,7 @@ def purged(stage: TierStage, *names: str) -> Purged:
 def test_a_purge_reaches_every_chain_that_holds_the_scope(
     start: Start, store: SimulatedObjectStore
 ) -> None:
-    stage = start()
+    stage = start(janitor_seconds=600.0)  # it removes, too, and counts apart
     org, both, user = (
         stage.grant(*map(link, names)) for names in (["org"], ["org", "user"], ["user"])
     )
@@ -40,37 +40,11 @@ def test_a_purge_reaches_every_chain_that_holds_the_scope(
 
 
 def test_a_purge_deletes_what_other_writers_left(start: Start, store: SimulatedObjectStore) -> None:
-    stage = start()
+    stage = start(janitor_seconds=600.0)
     other = start(SimulatedObjectStore(beside=store))
     other.store(*[other.block(other.grant(link("user")), f"{i}") for i in range(5)])
     assert purged(stage, "user", "nobody") == Purged(5, 0)
     assert not store.stored
-
-
-def test_a_purge_counts_what_the_janitor_deletes_for_it(
-    start: Start, store: SimulatedObjectStore
-) -> None:
-    """Between the fence and the purge the janitor may come by; it deletes what is fenced."""
-    stage = start(janitor_seconds=600.0, inventory_seconds=0.1)
-    chains = [stage.grant(*map(link, names)) for names in (["user"], ["org", "user"], ["org"])]
-    stage.store(*(stage.block(chain, f"{i}") for chain in chains for i in range(2)))
-    assert stage.tier.purge(frozenset({tag(link("user"))}), pending_only=True) == Purged(0, 0)
-    stage.until(lambda: stage.tier.expire() == 4)
-    assert len(store.stored) == 2
-    assert purged(stage, "user") == Purged(4, 0)
-    assert purged(stage, "org") == Purged(2, 0), "what went for one scope counts for no other"
-    assert stage.tier.counters()["expired"] == 0
-
-
-def test_a_purge_counts_what_was_known_and_goes_with_the_doubtful(
-    start: Start, store: SimulatedObjectStore
-) -> None:
-    """What the index forgets at the fence is in doubt until the janitor or the purge clears it."""
-    stage = start(inventory_seconds=600.0)
-    stage.store(*(stage.block(stage.grant(link("user")), f"{i}") for i in range(3)))
-    assert stage.tier.purge(frozenset({tag(link("user"))}), pending_only=True) == Purged(0, 0)
-    stage.until(lambda: not store.stored)
-    assert purged(stage, "user") == Purged(3, 0)
 
 
 def test_a_purge_takes_effect_at_once(start: Start, store: SimulatedObjectStore) -> None:
