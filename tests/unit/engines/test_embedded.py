@@ -46,13 +46,15 @@ def with_mode(settings: EngineSettings, mode: str) -> EngineSettings:
 
 
 def alive_in_group(group: int) -> list[str]:
-    """The command lines of a process group's members; the dead that await their parent are none."""
+    """The command lines of a process group's members. The dead that await their parent have none,
+    nor has who is dying, whose memory is gone."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            if fields[2] == str(group) and fields[0] not in "ZX":
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
+            words = (entry / "cmdline").read_text().replace("\0", " ")
+            if fields[2] == str(group) and fields[0] not in "ZX" and words:
+                found.append(words)
         except (OSError, IndexError):
             continue
     return found
