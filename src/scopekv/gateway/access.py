@@ -165,10 +165,7 @@ class Access:
         """Drop what the registry has changed since it was kept."""
         began = time.monotonic()
         try:
-            if self._in_thread:
-                versions = await asyncio.to_thread(self._registry.versions)
-            else:
-                versions = self._registry.versions()
+            versions = await self._ask(self._registry.versions)
         except Unavailable as error:
             if str(error) != self._trouble:  # once a change, not at every request
                 log.error("requests are refused: %s", error)

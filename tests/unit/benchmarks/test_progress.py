@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
-from _progress import tell  # noqa: E402 - the path is set above
+from _progress import tell
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 class Terminal(io.StringIO):

@@ -6,6 +6,7 @@ import pytest
 
 from scopekv.core.prefixes import (
     MARK_TOKENS,
+    MARKS_MAX,
     Mark,
     PrefixesInFlight,
     SentPrefixes,
@@ -32,6 +33,12 @@ def test_equal_tokens_in_other_scopes_or_epochs_have_other_marks() -> None:
     found.add(marks(tokens, [Stretch(None, scopes[0], 2)], KEY))
     found.add(marks(tokens, [Stretch(None, scopes[0], 1)], bytes(31) + b"x"))
     assert len(found) == 5
+
+
+def test_a_prompt_of_many_segments_has_no_more_marks_than_may_be() -> None:
+    stretches = [Stretch(end, ORG, end) for end in range(1, 2 * MARKS_MAX)]
+    found = marks(bytes(4 * 2 * MARKS_MAX), stretches, KEY)
+    assert [mark.end for mark in found] == list(range(1, MARKS_MAX + 1))
 
 
 def prompt(*names: str) -> list[Mark]:

@@ -144,3 +144,15 @@ def test_digests_of_kept_beginnings_are_those_of_the_whole_prompt(
         ends = [end, end + 3]
         assert begun.digests(scope, epoch, packed, ends) == prefix_digests(packed, ends)
         assert begun.held_bytes <= 2 * 4 * 258
+
+
+def test_l10_a_beginning_is_kept_for_each_scope_and_epoch_alone() -> None:
+    """Nobody is served sooner because another scope has sent the same text."""
+    begun, packed = Begun(), encode_tokens(range(300))
+    sent = [(DOC, 0), (OWN, 0), (DOC, 1)]
+    for number, (scope, epoch) in enumerate(sent, 1):
+        begun.digests(scope, epoch, packed, [300])
+        assert begun.held_bytes == number * len(packed)
+    for scope, epoch in sent:
+        begun.digests(scope, epoch, packed, [300])
+    assert begun.held_bytes == len(sent) * len(packed)
