@@ -79,6 +79,21 @@ def test_a_sweep_runs_each_combination() -> None:
     assert call("routing", "--sweep", "isolation=none,user").output.count("%") >= 8
 
 
+def test_too_few_instances_are_told_of_and_how_many_would_keep_up() -> None:
+    workload = "synthetic:requests=300,users=60,orgs=5,rate=6"
+    few = figures(workload, "--instances", "2")
+    enough = few["instances"]["enough"]
+    assert enough > 2
+    assert few["instances"]["queue_seconds_at_last_arrival"] > 30
+    kept_up = figures(workload, "--instances", str(enough))
+    assert kept_up["instances"]["enough"] == enough
+    assert kept_up["ttft_ms_p50"] < few["ttft_ms_p50"] / 5
+    assert f"About {enough} would keep up" in call(workload, "--instances", "2").output
+    swept = call(workload, "--sweep", f"instances=2,{enough}").output
+    assert "instances=2: too few" in swept
+    assert swept.count("too few") == 1
+
+
 def test_limit_and_prices(tmp_path: Path) -> None:
     file = str(trace_file(tmp_path))
     found = figures(file, "--limit", "10", "--prices", "instance_hour=3600")

@@ -96,10 +96,11 @@ def _hit_rate(axis: Any, runs: Sequence[dict[str, Any]], key: str) -> None:
         axis.axhline(bound, color=_GREY, linestyle=":", linewidth=1)
     axis.plot([], [], color=_GREY, linestyle=":", label="allowed")
     axis.set_xscale("log")
-    sizes = sorted({x for points in lines.values() for x, _ in points if 0 < x < float("inf")})
-    axis.set_xticks(sizes, [f"{size / 1e6:.3g}M" for size in sizes], fontsize=8)
+    asked = {x: run["swept"][key] for points in lines.values() for x, run in points}
+    sizes = [size for size in asked if 0 < size < float("inf")]
+    axis.set_xticks(sizes, [asked[size] for size in sizes], fontsize=8)
     axis.minorticks_off()
-    axis.set_xlabel(f"{key}, tokens" + ("" if key == "remote" else " of each instance"))
+    axis.set_xlabel(key + ("" if key == "remote" else " of each instance"))
     axis.set_ylabel("token hit rate, %")
     axis.set_title("Hit rate against memory", fontsize=10)
     axis.legend(frameon=False, fontsize=8)
@@ -152,6 +153,7 @@ def _heat(axis: Any, run: dict[str, Any]) -> None:
         interpolation="nearest",
     )
     axis.figure.colorbar(image, ax=axis, label="part of the time in prefill")
+    axis.yaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel("minutes")
     axis.set_ylabel("instance")
     axis.set_title("Heat of the instances", fontsize=10)

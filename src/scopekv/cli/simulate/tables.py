@@ -54,6 +54,10 @@ def _sweep(runs: Sequence[dict[str, Any]], console: Console) -> None:
     ]
     priced = ["cost / M input"] if "cost" in runs[0] else []
     _table(console, [*keys, *heads, *priced, *rejected], rows, left=len(keys))
+    for run in runs:
+        if late := _late(run):
+            swept = " ".join(f"{key}={value}" for key, value in run["swept"].items())
+            console.print(f"{swept}: {late}", markup=False)
 
 
 def _one(run: dict[str, Any], console: Console) -> None:
@@ -108,6 +112,18 @@ def _one(run: dict[str, Any], console: Console) -> None:
     _table(console, ["", ""], _more(run))
 
 
+def _late(run: dict[str, Any]) -> str:
+    """What to do where a queue grew; empty where the instances kept up."""
+    there, enough = run["plan"]["instances"], run["instances"]["enough"]
+    if enough <= there:
+        return ""
+    queue = run["instances"]["queue_seconds_at_last_arrival"]
+    return (
+        f"too few instances: {queue:,.0f} s of prefill wait on each when the last request comes, "
+        f"so TTFT is the queue's. About {enough} would keep up (now {there})"
+    )
+
+
 def _more(run: dict[str, Any]) -> Iterable[list[str]]:
     fairness, instances = run["fairness"], run["instances"]
     yield ["request hit rate", f"{run['request_hit_rate']:.1%} of {run['requests']:,} requests"]
@@ -126,6 +142,8 @@ def _more(run: dict[str, Any]) -> Iterable[list[str]]:
             f"{instances['balance_max_share']:.0%} of the requests on one"
         ),
     ]
+    if late := _late(run):
+        yield ["", late]
     yield [
         "fairness",
         (

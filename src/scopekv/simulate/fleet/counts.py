@@ -29,6 +29,7 @@ class Counts:
         self.ttft = Histogram()
         self.timeline = Timeline()
         self.began_at = self.ended_at = 0.0
+        self.last_arrival_at = self.queue_seconds = 0.0  # an instance's then, in the mean
 
     def first_token(self, job: Job, seconds: float, prefill: tuple[float, float]) -> None:
         """`seconds` to it; `prefill`: seconds with the cache, and seconds without any."""
