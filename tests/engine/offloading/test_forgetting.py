@@ -254,4 +254,17 @@ def test_the_age_of_a_block_is_that_of_its_first_making(world: World) -> None:
     world.ask("u", 2)
     assert born is not None
     assert blocks.get(first.hashes[0]) == born
-    assert born.born <= time.monotonic()
+    assert 0 <= blocks.age(born) < 3600
+
+
+def test_the_time_that_the_machine_slept_counts_as_age(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = world.ask("u", 4)
+    world.cache(asked)
+    world.finish(asked)
+    clock = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda one: clock(one) + asleep[one])
+    asleep = {time.CLOCK_BOOTTIME: 3601.0, time.CLOCK_MONOTONIC: 0.0}
+    world.purger.expire()
+    assert not world.cached(asked)

@@ -70,7 +70,7 @@ class Guard:
     def bind(self, namespace: Namespace) -> None:
         """Set the namespace that tickets must name, once the engine knows it."""
         self.namespace = namespace
-        self.blocks = BlockLedger(namespace.block_size, time.monotonic)
+        self.blocks = BlockLedger(namespace.block_size)
         self._gate = Gate(self.keys, self.audience, namespace.fingerprint(), self.fences)
 
     def verdict(self, request: Any) -> Verdict:

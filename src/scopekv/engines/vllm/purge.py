@@ -66,9 +66,8 @@ class Purger:
         blocks = self._guard.blocks
         if blocks is None:
             return {"lines": []}
-        now = time.monotonic()
         over = {
-            key for key, origin in blocks.items() if now - origin.born > self._kept(origin.chain)
+            key for key, origin in blocks.items() if blocks.age(origin) > self._kept(origin.chain)
         }
         lines = [line("engine", self.evict(list(over)), 0)]
         tiers = self._guard.tiers
