@@ -139,20 +139,20 @@ def test_a_manifest_proves_no_existence(
 def test_a_manifest_with_a_good_checksum_and_a_bad_body_is_ignored(
     start: Start, tmp_path: Path
 ) -> None:
-    write_manifest(tmp_path / "manifest", b"\x92\x09\x90")
+    write_manifest(tmp_path / "manifest", [b"\x92\x09\x90"])
     assert start(manifest=tmp_path / "manifest").tier.counters()["manifest_bad"] == 1
 
 
 def test_a_manifest_file_is_read_as_written_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "manifest"
     assert read_manifest(path) is None
-    write_manifest(path, b"body")
+    write_manifest(path, [b"body"])
     assert read_manifest(path) == b"body"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Corrupt):
         read_manifest(path)
     with pytest.raises(Unavailable):
-        write_manifest(path / "below a file", b"")
+        write_manifest(path / "below a file", [])
     assert list(tmp_path.iterdir()) == [path]
 
 
