@@ -152,6 +152,16 @@ def test_without_a_broker_retention_is_the_safe_side(make: Build) -> None:
     assert not len(world.guard.blocks)
 
 
+def test_leases_that_are_over_leave_an_engine_without_outer_tiers(make: Build) -> None:
+    world = make(stores=0)
+    world.lease("u", at_once=False)
+    keyring, lease = world.guard.keyring, world.leases.by_scope[scope("u")]
+    assert keyring is not None
+    keyring.accept([lease], time.monotonic() - lease.lease_seconds)
+    world.purger.expire()
+    assert not keyring._held, "its key is in memory no longer than it counts"
+
+
 def test_blocks_that_outlive_their_retention_in_a_running_request_are_found_again(
     world: World,
 ) -> None:
