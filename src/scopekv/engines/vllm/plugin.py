@@ -239,7 +239,8 @@ def _checked_start(guard: Guard, original: Callable[..., None]) -> Callable[...,
     def start(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         compat.check_config(vllm_config)
         # Before vLLM's part, which makes the tiers: they are bound to the namespace.
-        guard.bind(namespace_of(vllm_config, int(vllm_config.cache_config.block_size)))
+        size = int(vllm_config.cache_config.block_size)
+        guard.bind(namespace_of(vllm_config, size, compat.machine()))
         guard.scheduler = weakref.ref(self)
         original(self, vllm_config, *args, **kwargs)
 
