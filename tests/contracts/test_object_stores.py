@@ -241,6 +241,7 @@ def test_what_is_stored_outlives_the_store(object_url: str) -> None:
         "ftp://host/x",
         "file://host/path",
         "valkey://",
+        "valkey:/:sesame@host/0",
         "valkey://:sesame@host:notaport/0",
         "valkey://:sesame@host/zero",
         "valkey://:sesame@host/1?cluster=true",

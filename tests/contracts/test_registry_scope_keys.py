@@ -92,7 +92,7 @@ def test_noting_changes_no_decision_and_destroying_does(registry: SqlRegistry) -
         assert tx.scope_keys.destroy(USER, 0) == 0
     assert registry.versions() == before
     with registry.write() as tx:
-        tx.scope_keys.drop(record().scope, 0)
+        assert tx.scope_keys.destroy(USER, 1) == 1
     assert registry.versions().epochs == before.epochs + 1
 
 
@@ -165,7 +165,6 @@ def test_a_read_transaction_changes_no_key(registry: SqlRegistry) -> None:
         for change in (
             lambda: view.scope_keys.note(record()),
             lambda: view.scope_keys.destroy(USER, 5),
-            lambda: view.scope_keys.drop(record().scope, 0),
             lambda: view.scope_keys.destroy_idle("user", 1.0),
             lambda: view.scope_keys.rewrap(record().scope, 0, b"", ""),
             lambda: view.receipts.create("a", "s", []),

@@ -112,3 +112,18 @@ def test_the_broker_leases_nothing_for_it_until_its_key_is_there(tmp_path: Path)
     assert house.note(SESSION) == [Note.KEPT]
     assert house.leased(USER, SESSION) == [USER.id(SECRET), SESSION.id(SECRET)], "at once"
     registry.close()
+
+
+def test_a_revocation_names_scopes_whose_key_was_given_up(house: House) -> None:
+    """Gateways note a scope anew after hours only: until then nobody would bring its row back."""
+    house.note(USER, SESSION)
+    (house.folder / "wrap.key").unlink()
+    lost = FileKeyWrapper(house.folder / "wrap.key")
+    assert scope_keys.rewrap(house.registry, lost, drop_unreadable=True).dropped == 2
+    made = house.record(SESSION)
+    assert made is not None
+    assert (made.root_version, made.noted_at) == (lost.version, 100.0)
+    assert len(lost.unwrap(made.wrapped, scope_keys.context_of(made))) == 32
+    with house.registry.write() as tx:
+        ended = scope_keys.end_epoch(tx, USER)
+    assert {record.scope for record in ended.records} == {USER.id(SECRET), SESSION.id(SECRET)}

@@ -141,6 +141,21 @@ def test_a_store_that_only_lies_is_suspended(start: Start) -> None:
     assert stage.tier.speed().suspended
 
 
+def test_a_corrupt_object_that_cannot_be_put_out_of_sight_counts_and_goes_later(
+    start: Start,
+) -> None:
+    store = SimulatedObjectStore()
+    stage = start(store, inventory_seconds=600.0)
+    block = stage.block(stage.grant(link("user")), "one")
+    stage.store(block)
+    store.conduct.flip_reads = store.conduct.fail_writes = True
+    assert stage.load(stage.empty(block)).ok == ()
+    assert stage.tier.counters()["used_bytes"] == store.used_bytes() == OBJECT_BYTES
+    store.conduct.fail_writes = False
+    stage.until(lambda: not store.stored)
+    stage.until(lambda: stage.tier.counters()["used_bytes"] == 0)
+
+
 def test_keys_rotated_in_the_middle_of_a_read_give_nothing(start: Start) -> None:
     store = SimulatedObjectStore()
     stage = start(store)

@@ -6,11 +6,14 @@ Standard library alone, because engine workers import it too.
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,7 +34,8 @@ class JsonHttp:
         """Nothing is connected yet. Raises `ConfigError` for a URL or a CA file of no use."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise ConfigError(f"{what}: {url[:200]!r} is no http:// or https:// address")
+            # It may hold a password, mistyped or not: it is not repeated.
+            raise ConfigError(f"{what}: its address is not http://HOST:PORT or https://HOST:PORT")
         if parts.username or parts.password:
             raise ConfigError(f"{what}: its address must not hold a user or a password")
         try:
@@ -49,7 +53,8 @@ class JsonHttp:
     ) -> tuple[int, dict[str, Any]]:
         """Return the status and the JSON object, empty where the answer is none.
 
-        Raises `Unavailable`. Bounded by twice `timeout_seconds` where a kept connection was stale.
+        Raises `Unavailable`. The whole answer has `timeout_seconds`, twice that where a kept
+        connection was stale; names are looked up, and further addresses tried, besides.
         """
         data = None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **headers}
@@ -81,33 +86,17 @@ class JsonHttp:
         data: bytes | None,
     ) -> tuple[int, dict[str, Any]]:
         ends_at = time.monotonic() + self._timeout
+        connection.response_class = partial(_answer, ends_at)  # type: ignore[assignment]
         done = False
         try:
             connection.request(method, self._prefix + path, body=data, headers=dict(headers))
             response = connection.getresponse()
-            content = self._read(connection, response, ends_at)
+            content = _read(response)
             done = response.isclosed() and not response.will_close
         finally:
             if not (done and self._keep(connection)):
                 connection.close()
         return response.status, _object(content)
-
-    def _read(
-        self,
-        connection: http.client.HTTPConnection,
-        response: http.client.HTTPResponse,
-        ends_at: float,
-    ) -> bytes:
-        content = bytearray()
-        while chunk := response.read1(1 << 16):
-            content += chunk
-            left = ends_at - time.monotonic()
-            if left <= 0 or len(content) > ANSWER_BYTES_MAX:
-                raise TimeoutError("an answer without end")
-            if connection.sock is not None:
-                connection.sock.settimeout(left)
-        response.read()  # nothing is left; closes it, so that the connection serves again
-        return bytes(content)
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is None:
@@ -132,6 +121,53 @@ class JsonHttp:
 
     def _unavailable(self, error: Exception) -> Unavailable:
         return Unavailable(f"{self._what} is out of reach ({type(error).__name__})")
+
+
+def _answer(ends_at: float, sock: socket.socket, **named: Any) -> http.client.HTTPResponse:
+    """The answer that comes over `sock`, headers included, until `ends_at` (monotonic)."""
+    return http.client.HTTPResponse(_Timed(sock, ends_at), **named)  # type: ignore[arg-type]
+
+
+class _Timed:
+    """What `HTTPResponse` asks of a socket."""
+
+    def __init__(self, sock: socket.socket, ends_at: float) -> None:
+        self._sock, self._ends_at = sock, ends_at
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_TimedReads(self._sock, self._ends_at))
+
+
+class _TimedReads(io.RawIOBase):
+    """Each read has what is left of the time: a server that sends byte by byte gets no more."""
+
+    def __init__(self, sock: socket.socket, ends_at: float) -> None:
+        self._sock, self._ends_at = sock, ends_at
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._ends_at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no whole answer in time")
+        self._sock.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    content = bytearray()
+    while chunk := response.read1(1 << 16):
+        content += chunk
+        if len(content) > ANSWER_BYTES_MAX:
+            raise TimeoutError("an answer without end")
+    response.read()  # nothing is left; closes it, so that the connection serves again
+    return bytes(content)
 
 
 def _context(ca_file: Path | None) -> ssl.SSLContext:

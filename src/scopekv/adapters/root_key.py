@@ -195,6 +195,7 @@ def _create(path: Path) -> None:
     temporary = _written(path, [secrets.token_hex(KEY_BYTES)])
     try:
         os.link(temporary, path)
+        _sync(path.parent)
     except FileExistsError:
         pass  # another start was first
     except OSError as error:
@@ -219,16 +220,23 @@ def _written(path: Path, lines: Sequence[str]) -> Path:
 
 
 def _replace(path: Path, lines: Sequence[str]) -> None:
+    """For one process at a time: what a killed one left holds keys that may be retired by now."""
     temporary = _written(path, lines)
     try:
         temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+        for left in path.parent.glob(f".{path.name}.*"):
+            left.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Let names in a folder outlive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def _stat(path: Path) -> tuple[int, int] | None:

@@ -21,6 +21,7 @@ class EngineProcess:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._over = False  # the group was ended: its number may be somebody else's by now
 
     @classmethod
     async def start(
@@ -63,6 +64,7 @@ class EngineProcess:
         """Wait for the program's end, then end what is left of its group. Gives the exit code."""
         code = await self._process.wait()
         self._signal_group(signal.SIGKILL)
+        self._over = True
         return code
 
     async def stop(self, grace_seconds: float) -> None:
@@ -79,8 +81,11 @@ class EngineProcess:
         finally:
             self._signal_group(signal.SIGKILL)
         await self._process.wait()
+        self._over = True
 
     def _signal_group(self, number: signal.Signals) -> None:
+        if self._over:
+            return
         # Gone already, or (PermissionError) an id that the system has since given to someone else.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from scopekv.errors import ConfigError
 
@@ -28,6 +28,7 @@ CREDENTIALS = (  # what an engine inherits where it has a shared tier
     *("SCOPEKV_VALKEY_USERNAME", "SCOPEKV_VALKEY_PASSWORD"),
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"),
 )
+_SECRETS = {"secret_access_key", "session_token"}
 _CONNECTOR = "scopekv.engines.vllm.offloading"
 
 
@@ -66,10 +67,10 @@ def _tier(text: str) -> Tier:
     if name == DIRECTORY:
         path, _, size = rest.rpartition(",")
         folder = Path(path).expanduser().absolute() if path else Path("{data_dir}/tiers")
-        return Tier(f"file://{folder}/{{instance}}", _size(size, text))
+        return Tier(f"file://{quote(str(folder), safe='/{}')}/{{instance}}", _size(size, text))
     url, _, size = text.rpartition(",")
     if urlsplit(url).scheme in _SHARED:
-        if "@" in urlsplit(url).netloc or "secret_access_key" in url:
+        if "@" in url.partition("?")[0] or not _SECRETS.isdisjoint(dict(_query(url))):
             raise ConfigError(
                 f"tier {_shown(text)!r} holds a password, and command lines are open to all users "
                 "of a machine. Set SCOPEKV_VALKEY_PASSWORD (and SCOPEKV_VALKEY_USERNAME), or AWS_* "
@@ -92,9 +93,13 @@ def _size(text: str, whole: str) -> int:
     return size
 
 
+def _query(url: str) -> list[tuple[str, str]]:
+    return parse_qsl(urlsplit(url).query, keep_blank_values=True)
+
+
 def _shown(text: str) -> str:
-    """Without the password that a URL may hold."""
-    return re.sub(r"//[^/@]*@", "//***@", text)[:120]
+    """Without what may be a password or a key."""
+    return re.sub(r"//.*@", "//***@", text.partition("?")[0])[:120]
 
 
 def transfer_config(tiers: Sequence[Tier], places: Mapping[str, str]) -> str | None:
@@ -133,7 +138,7 @@ def _state(tier: Tier, places: Mapping[str, str]) -> dict[str, str]:
     """Where a directory tier's manifest lies: beside its objects, for recency after a restart."""
     if not tier.url.startswith("file://"):
         return {}
-    return {"state_dir": f"{_filled(tier.url, places).removeprefix('file://')}-state"}
+    return {"state_dir": f"{unquote(_filled(tier.url, places).removeprefix('file://'))}-state"}
 
 
 def with_credentials(url: str, env: Mapping[str, str]) -> str:
@@ -146,7 +151,7 @@ def with_credentials(url: str, env: Mapping[str, str]) -> str:
     return urlunsplit(parts._replace(netloc=netloc))
 
 
-def _filled(text: str, places: Mapping[str, str]) -> str:
+def _filled(url: str, places: Mapping[str, str]) -> str:
     for name, value in places.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
+        url = url.replace(f"{{{name}}}", quote(value))
+    return url

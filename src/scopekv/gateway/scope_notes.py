@@ -25,6 +25,7 @@ from scopekv.store.scope_keys import Note, Retention, ScopeEpoch
 KNOWN_MAX = 100_000
 BATCH_MAX = 200
 KEYLESS_SECONDS = 5.0  # how long nobody asks a root key that was out of reach
+JUMP_SECONDS = 30.0  # less than the 45 s between the last note and the end of any retention
 log = logging.getLogger("scopekv.keys")
 
 
@@ -45,12 +46,13 @@ class ScopeNotes:
         self._retention = retention
         self._clock, self._monotonic = clock, monotonic
         self._known: OrderedDict[tuple[Scope, int], float] = OrderedDict()  # -> note again at
+        self._ahead = float("inf")  # how far wall time was ahead of ours at its least
         self._waiting: dict[ScopeEpoch, asyncio.Future[Note | ScopeKVError]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def known(self, segments: Sequence[Segment], epochs: Sequence[int]) -> bool:
         """Whether all of these were noted lately. Costs about a microsecond each."""
-        now, known = self._monotonic(), self._known
+        now, known = self._now(), self._known
         for segment, epoch in zip(segments, epochs, strict=True):
             if known.get((segment.scope, epoch), 0.0) <= now:
                 return False
@@ -62,7 +64,7 @@ class ScopeNotes:
         Raises `Unavailable` where the registry is out of reach. A root key out of reach is no
         error: the request goes on, and its scope has no key for now.
         """
-        now = self._monotonic()
+        now = self._now()
         pairs = {ScopeEpoch(s.scope, e) for s, e in zip(segments, epochs, strict=True)}
         wanted = [pair for pair in pairs if self._known.get(pair, 0.0) <= now]
         futures = [self._future(pair) for pair in wanted]
@@ -82,6 +84,20 @@ class ScopeNotes:
         """Wait for what is under way."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def _now(self) -> float:
+        """Monotonic seconds. Nothing is known any more once wall time has gone on without them.
+
+        Keys are destroyed by wall time: after a sleep of the machine, or a clock put forward, a
+        scope that is known here may have no row, and no revocation would find it.
+        """
+        now = self._monotonic()
+        ahead = self._clock() - now
+        if ahead > self._ahead + JUMP_SECONDS:
+            self._known.clear()
+            self._ahead = ahead
+        self._ahead = min(self._ahead, ahead)
+        return now
 
     def _future(self, pair: ScopeEpoch) -> asyncio.Future[Note | ScopeKVError]:
         if pair not in self._waiting:

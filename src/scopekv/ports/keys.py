@@ -92,10 +92,6 @@ class ScopeKeys(Protocol):
         """Delete those for good; return how many."""
         ...
 
-    def drop(self, scope: ScopeId, epoch: int) -> None:
-        """Delete one for good: that of a scope whose key does not open any more."""
-        ...
-
     def destroy_idle(self, kind: str, noted_before: float) -> Sequence[ScopeKeyRecord]:
         """Delete and return records of a kind that nobody used since: retention.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from scopekv.core.chains import Tag
 from scopekv.core.eviction import Entry, EvictionPolicy
@@ -13,6 +14,14 @@ from scopekv.ports import ObjectKey, ObjectStat
 from scopekv.store.departures import Departures
 from scopekv.store.records import Record, Records
 from scopekv.store.residents import Residents
+
+
+@dataclass(slots=True)
+class Pin:
+    """A hold on one object; `record` is None once it is given back."""
+
+    key: ObjectKey
+    record: Record | None
 
 
 class Index:
@@ -74,17 +83,26 @@ class Index:
                 self._policy.insert(key, record.entry)
             self._policy.touch(key)
 
-    def pin(self, key: ObjectKey) -> bool:
+    def pin(self, key: ObjectKey) -> Pin | None:
+        """Keep an object from being evicted until `unpin`; None where it is not there."""
         with self._lock:
-            if key not in self._records:
-                return False
+            record = self._records.get(key)
+            if record is None:
+                return None
             self._policy.pin(key)
-            return True
+            return Pin(key, record)
 
-    def unpin(self, key: ObjectKey) -> None:
+    def unpin(self, pin: Pin | None) -> None:
+        """Give a pin back, once: a call that was given up comes back late.
+
+        Where the object left meanwhile, what is there now under its name is somebody else's.
+        """
+        if pin is None:
+            return
         with self._lock:
-            if key in self._records:
-                self._policy.unpin(key)
+            record, pin.record = pin.record, None
+            if record is not None and self._records.get(pin.key) is record:
+                self._policy.unpin(pin.key)
 
     def found(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import mmap
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from scopekv.core.chains import Chain, Link, folder
 from scopekv.core.scopes import ScopeId
@@ -232,13 +232,14 @@ class Janitor:
             log.warning("%s; recency starts anew", error)
             return {}
 
-    def _delete(self, keys: Iterable[ObjectKey], counter: str) -> int:
+    def _delete(self, keys: Sequence[ObjectKey], counter: str) -> int:
         removed = 0
-        for batch in batches(keys, BATCH):
+        for start in range(0, len(keys), BATCH):
+            batch = keys[start : start + BATCH]
             try:
                 removed += self._parts.store.delete(batch)
             except Unavailable:
-                self._parts.index.doubt(batch, self._parts.objects.object_bytes)
+                self._parts.index.doubt(keys[start:], self._parts.objects.object_bytes)
                 raise
             self._parts.index.forget_settled(batch)
         self._parts.counts.add(counter, removed)

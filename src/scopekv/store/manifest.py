@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from scopekv.adapters.manifest_file import read_manifest, write_manifest
+from scopekv.adapters.manifest_file import SIZE_BYTES_MAX, read_manifest, write_manifest
 from scopekv.core.eviction import Entry
 from scopekv.errors import Corrupt, Misuse
 from scopekv.ports import ObjectKey
 from scopekv.store.index import Index
+from scopekv.store.records import Record
 
 VERSION = 1
+_RUN = 10_000  # lines that are sorted in one call
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class _Line(msgspec.Struct, array_like=True, frozen=True):
@@ -36,17 +42,45 @@ Noted = dict[ObjectKey, tuple[Entry[ObjectKey], int, int | None]]  # entry, uses
 
 
 def save(path: Path, index: Index) -> None:
-    """Write the index down in one step. `Unavailable` where that is not possible."""
+    """Write the index down in one step. `Unavailable` where that is not possible.
+
+    The latest used are written as far as a manifest may be long. Line by line, so that the
+    scheduler's thread is never kept waiting: encoding a million lines in one call takes a second.
+    """
     records, blocks = index.records(), index.residents.all()
-    order = sorted(records, key=lambda key: records[key].used_at)
-    lines = []
-    for key in order:
-        record = records[key]
-        entry, parent = record.entry, record.entry.parent
-        named = None if parent is None else (parent.chain, parent.name)
-        values = (entry.account, named, entry.depth, entry.size_bytes, entry.cost, record.uses)
-        lines.append(_Line(key.chain, key.name, *values, blocks.get(key)))
-    write_manifest(path, msgspec.msgpack.encode(_Manifest(VERSION, lines)))
+    lines: list[bytes] = []
+    left = SIZE_BYTES_MAX - len(_head(0))
+    for key in _latest_first(records):
+        line = _ENCODER.encode(_line(key, records[key], blocks.get(key)))
+        left -= len(line)
+        if left < 0:
+            break
+        lines.append(line)
+    write_manifest(path, itertools.chain((_head(len(lines)),), reversed(lines)))
+
+
+def _latest_first(records: Mapping[ObjectKey, Record]) -> Iterator[ObjectKey]:
+    def used_at(key: ObjectKey) -> float:
+        return records[key].used_at
+
+    keys = list(records)
+    runs = [
+        sorted(keys[start : start + _RUN], key=used_at, reverse=True)
+        for start in range(0, len(keys), _RUN)
+    ]
+    return heapq.merge(*runs, key=used_at, reverse=True)
+
+
+def _line(key: ObjectKey, record: Record, block: int | None) -> _Line:
+    entry, parent = record.entry, record.entry.parent
+    named = None if parent is None else (parent.chain, parent.name)
+    values = (entry.account, named, entry.depth, entry.size_bytes, entry.cost, record.uses)
+    return _Line(key.chain, key.name, *values, block)
+
+
+def _head(count: int) -> bytes:
+    """What comes before the lines in a `_Manifest` of so many (MessagePack: array 32)."""
+    return b"\x92" + _ENCODER.encode(VERSION) + b"\xdd" + count.to_bytes(4, "big")
 
 
 def load(path: Path) -> Noted:

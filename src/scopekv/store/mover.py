@@ -17,7 +17,7 @@ from scopekv.ports import ObjectKey, ObjectStore
 from scopekv.store.circuit import Circuit
 from scopekv.store.counts import Counts, Meter
 from scopekv.store.fence import Fence
-from scopekv.store.index import Index
+from scopekv.store.index import Index, Pin
 from scopekv.store.jobs import Job, JobBoard
 from scopekv.store.sealed_objects import Address, SealedObjects
 from scopekv.store.workers import Desk, Urgency, Workers
@@ -70,7 +70,7 @@ class Mover:
         self._parts = parts
         self._corrupt_in_a_row = 0
 
-    def load(self, job: Job, index: int, address: Address, pinned: bool, desk: Desk) -> None:
+    def load(self, job: Job, index: int, address: Address, pin: Pin | None, desk: Desk) -> None:
         """Fetch, check, and only then copy into the slot."""
         parts = self._parts
         loaded = None
@@ -82,8 +82,7 @@ class Mover:
         except Corrupt:
             self._corrupt(address.key, desk)
         finally:
-            if pinned:
-                parts.index.unpin(address.key)
+            parts.index.unpin(pin)
             parts.counts.add("load_misses" if loaded is None else "loaded")
             parts.board.settle(job, index, loaded)
             if loaded is not None and (job.succeeded == 1 or job.is_whole):
@@ -117,6 +116,7 @@ class Mover:
             parts.index.cleared([key])
             parts.counts.add("quarantined")
         except Unavailable:
+            parts.index.doubt([key], parts.objects.object_bytes)
             parts.trouble(parts.writing)
         self._corrupt_in_a_row += 1
         if self._corrupt_in_a_row >= CORRUPT_IN_A_ROW_MAX:

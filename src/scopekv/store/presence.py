@@ -10,10 +10,13 @@ from scopekv.errors import Unavailable
 from scopekv.ports import ObjectKey, ObjectStat
 from scopekv.store.blocks import Presence
 from scopekv.store.mover import Parts
+from scopekv.store.purges import batches
 from scopekv.store.settings import TierSettings
 from scopekv.store.workers import Desk, Task, Urgency, Workers
 
 ABSENT_MAX = 65_536
+ONE_ROUND = 8  # keys; of more S3 asks for so many at once, round after round
+CHECKED_AT_ONCE = 8 * ONE_ROUND
 
 
 class PresenceChecks:
@@ -74,25 +77,34 @@ class PresenceChecks:
             self._checking.difference_update(keys)
 
     def _check(self, keys: list[ObjectKey], desk: Desk) -> None:
+        """Ask for a long prompt bit by bit, its beginning first: no call takes long for its size.
+
+        Before the first listing folders are walked instead, each once.
+        """
         parts = self._parts
         try:
-            if parts.reading.suspended:
-                return
-            began = parts.monotonic()
-            found = self._stats(keys, desk)
+            for some in batches(keys, len(keys) if self.listed_at is None else CHECKED_AT_ONCE):
+                if parts.reading.suspended:
+                    return
+                began = parts.monotonic()
+                self._note(some, self._stats(some, desk), began)
+                desk.beat()
         except Unavailable:
             parts.trouble(parts.reading, parts.writing)
-            return
-        else:
-            missing = [key for key in keys if key not in found]
-            for stat in found.values():
-                if parts.index.is_over(stat) or parts.fence.holds(stat.key.chain):
-                    missing.append(stat.key)
-                else:
-                    parts.index.found(stat, since=began)
-            self._remember_absent(missing)
         finally:
             self._ended(keys)
+
+    def _note(
+        self, keys: list[ObjectKey], found: dict[ObjectKey, ObjectStat], began: float
+    ) -> None:
+        parts = self._parts
+        missing = [key for key in keys if key not in found]
+        for stat in found.values():
+            if parts.index.is_over(stat) or parts.fence.holds(stat.key.chain):
+                missing.append(stat.key)
+            else:
+                parts.index.found(stat, since=began)
+        self._remember_absent(missing)
 
     def _stats(self, keys: list[ObjectKey], desk: Desk) -> dict[ObjectKey, ObjectStat]:
         """Those that are there, with the oldest that they can be.
@@ -105,14 +117,17 @@ class PresenceChecks:
             wanted = frozenset(keys)
             found = {}
             for folder in {key.chain for key in keys}:
-                for stat in parts.store.objects(folder):
+                for number, stat in enumerate(parts.store.objects(folder)):
+                    if number % CHECKED_AT_ONCE == 0:
+                        desk.beat()
                     if stat.key in wanted:
                         found[stat.key] = stat
                 desk.beat()
             return found
         began = parts.monotonic()
         there = parts.store.present(keys)
-        parts.meter.called(parts.monotonic() - began)
+        if len(keys) <= ONE_ROUND:
+            parts.meter.called(parts.monotonic() - began)
         size = parts.objects.object_bytes
         return {key: ObjectStat(key, size, listed_at) for key in there}
 

@@ -80,7 +80,7 @@ class SealedObjects:
             return None
         wanted = (chain, block_hash, group_idx)
         with self._lock:
-            known = self._addresses.get(wanted)
+            generation, known = self._generation, self._addresses.get(wanted)
         retention = self._keyring.retention(chain)
         if known is not None and known.keys == keys and known.retention_seconds == retention:
             return known
@@ -92,6 +92,8 @@ class SealedObjects:
         key = ObjectKey(name, object_name(keys, identity))
         address = Address(key, identity, keys, account, retention)
         with self._lock:
+            if self._generation != generation:
+                return address  # keys were dropped meanwhile, maybe these: none is kept
             self._addresses[wanted] = address
             while len(self._addresses) > ADDRESSES_MAX:
                 self._addresses.popitem(last=False)
@@ -108,8 +110,10 @@ class SealedObjects:
         bound = associated_data(header, address.identity, address.key.name)
         sealed = out[HEADER_BYTES : self.object_bytes]
         nonce = read_header(header, self.block_bytes)
-        self._cipher.seal_into(address.keys.seal, nonce, plaintext, bound, sealed)
-        self._forget_dropped_keys()
+        try:
+            self._cipher.seal_into(address.keys.seal, nonce, plaintext, bound, sealed)
+        finally:
+            self._forget_if_over(address)
         return out[: self.object_bytes]
 
     def open(self, address: Address, stored: memoryview) -> memoryview:
@@ -124,9 +128,10 @@ class SealedObjects:
         nonce = read_header(header, self.block_bytes)
         bound = associated_data(header, address.identity, address.key.name)
         sealed = stored[HEADER_BYTES:]
-        plaintext = self._cipher.open_in_place(address.keys.seal, nonce, sealed, bound)
-        self._forget_dropped_keys()
-        return plaintext
+        try:
+            return self._cipher.open_in_place(address.keys.seal, nonce, sealed, bound)
+        finally:
+            self._forget_if_over(address)
 
     def forget(self) -> None:
         """Drop names and keys that were derived here."""
@@ -135,6 +140,13 @@ class SealedObjects:
             self._cipher.forget()
 
     def _forget_dropped_keys(self) -> None:
-        if self._keyring.generation != self._generation:
+        with self._lock:
+            dropped = self._generation != self._keyring.generation
             self._generation = self._keyring.generation
+        if dropped:
             self.forget()
+
+    def _forget_if_over(self, address: Address) -> None:
+        """A cipher that was made after its key was dropped stays for nobody."""
+        if not self.current(address):
+            self._cipher.forget()

@@ -25,7 +25,7 @@ from scopekv.ports import ObjectKey, ObjectStore
 from scopekv.store.blocks import Block, BlockKey, Done, Presence, Purged
 from scopekv.store.counts import Counts, Meter
 from scopekv.store.fence import Fence
-from scopekv.store.index import Index
+from scopekv.store.index import Index, Pin
 from scopekv.store.janitor import Janitor, circuits
 from scopekv.store.jobs import Job, JobBoard
 from scopekv.store.keyring import Keyring
@@ -125,9 +125,9 @@ class SealedTier:
                 self._parts.counts.add("load_misses")
                 self._parts.board.settle(job, index, None)
                 continue
-            pinned = self._parts.index.pin(address.key)
-            failed = partial(self._failed, job, index, address.key if pinned else None)
-            run = partial(self._mover.load, job, index, address, pinned)
+            pin = self._parts.index.pin(address.key)
+            failed = partial(self._failed, job, index, pin)
+            run = partial(self._mover.load, job, index, address, pin)
             task = Task(Urgency.LOAD, run, failed, job, address.key.chain)
             if not self._workers.put(task):
                 failed()
@@ -201,9 +201,8 @@ class SealedTier:
         folders = [None if address is None else address.key.chain for address in addresses]
         return self._parts.board.open(job_id, blocks, folders)
 
-    def _failed(self, job: Job, index: int, pinned: ObjectKey | None = None) -> None:
-        if pinned is not None:
-            self._parts.index.unpin(pinned)
+    def _failed(self, job: Job, index: int, pin: Pin | None = None) -> None:
+        self._parts.index.unpin(pin)
         self._parts.counts.add("dropped")
         self._parts.board.settle(job, index, None)
 

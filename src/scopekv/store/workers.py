@@ -85,7 +85,7 @@ class Workers:
                 return False
             queue.append(task)
             waiting = sum(map(len, self._queues))
-            if waiting > self._idle and self._in_use() < self._count:
+            if waiting > self._idle and self._in_use() < self._count and self._may_hire():
                 self._hire()
             self._ready.notify()
             return True
@@ -104,7 +104,7 @@ class Workers:
             ]
             for desk in stalled:
                 desk.given_up = True
-                if len(self._desks) < self._count_max and not self._closed:
+                if self._may_hire() and not self._closed:
                     self._hire()
             return [desk.task for desk in stalled if desk.task is not None]
 
@@ -131,7 +131,7 @@ class Workers:
     def exhausted(self) -> bool:
         """Whether every thread there may be is stuck: what is queued would wait for ever."""
         with self._ready:
-            return len(self._desks) >= self._count_max and self._in_use() == 0
+            return not self._may_hire() and self._in_use() == 0
 
     def close(self, seconds: float) -> list[Task]:
         """Finish what is queued, for at most so long; return what was not done."""
@@ -146,6 +146,9 @@ class Workers:
 
     def _in_use(self) -> int:
         return sum(not desk.given_up for desk in self._desks)
+
+    def _may_hire(self) -> bool:
+        return len(self._desks) < self._count_max
 
     def _hire(self) -> None:
         desk = Desk(self._buffer_bytes, self._monotonic)

@@ -213,6 +213,38 @@ def test_a_broker_that_hangs_is_unavailable(broker: Broker, secret_path: Path) -
         client.lease("t")
 
 
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_an_answer_that_comes_byte_by_byte_is_cut_in_time(head: bytes, secret_path: Path) -> None:
+    """Each byte comes well within the limit, in the headers or in the body."""
+    over = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(head)
+            for _ in range(200):
+                connection.sendall(b"X")
+                if over.wait(0.02):
+                    break
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        client = BrokerClient(BrokerSettings(url, secret_path, timeout_seconds=0.2))
+        with pytest.raises(Unavailable, match="TimeoutError"):
+            client.lease("t")
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("url", ["htps://user:hunter2@host", "http://user:hunter2@host/?a=b"])
+def test_no_error_repeats_an_address(url: str, secret_path: Path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        BrokerClient(BrokerSettings(url, secret_path))
+    assert "hunter2" not in str(refusal.value)
+
+
 def test_nobody_there_is_unavailable(secret_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -30,6 +30,35 @@ def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_new_key_outlives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file and its name are synced: what it wraps is in a registry that syncs, too."""
+    synced, fsync = [], os.fsync
+
+    def watched(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    wrapper = FileKeyWrapper(tmp_path / "wrap.key")
+    assert synced[-1] == str(tmp_path)
+    assert len(synced) == 2
+    wrapper.rotate()
+    assert synced[-1] == str(tmp_path)
+    assert len(synced) == 4
+
+
+def test_retiring_takes_away_what_a_killed_rotation_left(tmp_path: Path) -> None:
+    path = tmp_path / "wrap.key"
+    wrapper = FileKeyWrapper(path)
+    left = tmp_path / ".wrap.key.0123456789abcdef"
+    left.write_bytes(path.read_bytes())
+    wrapper.rotate()
+    assert not left.exists()
+    left.write_bytes(path.read_bytes())
+    assert wrapper.retire() == 1
+    assert os.listdir(tmp_path) == ["wrap.key"]
+
+
 def test_two_deployments_have_two_keys(tmp_path: Path) -> None:
     keys = [load_or_create(tmp_path / name / "root.key").derive("x") for name in "ab"]
     assert keys[0] != keys[1]

@@ -18,6 +18,7 @@ from scopekv.core.segments import Segment
 from scopekv.errors import Unavailable
 from scopekv.gateway import scope_notes
 from scopekv.gateway.scope_notes import ScopeNotes
+from scopekv.store import scope_keys
 from scopekv.store.scope_keys import Retention
 
 SECRET = b"s" * 32
@@ -47,12 +48,13 @@ class House:
         self.file = folder / "registry.db"
         self.inner = open_registry(f"sqlite:///{self.file}")
         self.registry: Any = Gated(self.inner)
-        self.passed = 1000.0
+        self.passed, self.wall = 1000.0, 1_800_000_000.0
         self.notes = ScopeNotes(
             self.registry,
             FileKeyWrapper(folder / "wrap.key"),
             SECRET,
             Retention(),
+            clock=lambda: self.wall + self.passed,
             monotonic=lambda: self.passed,
         )
 
@@ -84,6 +86,28 @@ async def test_a_noted_scope_is_known_for_a_quarter_of_its_retention(house: Hous
     assert house.notes.known(segments[:1], (0,))
     assert await house.notes.note(segments, (0, 0))
     assert (house.registry.writes, house.count()) == (2, 2)
+
+
+async def test_wall_time_that_passed_alone_counts(house: House) -> None:
+    """A machine that slept: the keys are destroyed by wall time, so nothing is known any more."""
+    segments = (session("a"),)
+    for asleep in (29.0, 5 * 3600.0):
+        assert await house.notes.note(segments, (0,))
+        house.wall += asleep
+        assert house.notes.known(segments, (0,)) is (asleep < 30)
+    scope_keys.expire(house.inner, Retention(), house.wall + house.passed)
+    assert house.count() == 0
+    assert await house.notes.note(segments, (0,))
+    assert house.count() == 1, "a revocation finds the scope again"
+
+
+async def test_a_clock_put_back_and_forth_is_wall_time_too(house: House) -> None:
+    house.notes.known((), ())
+    house.wall -= 5 * 3600
+    assert await house.notes.note((session("a"),), (0,))
+    assert house.notes.known((session("a"),), (0,))
+    house.wall += 5 * 3600
+    assert not house.notes.known((session("a"),), (0,))
 
 
 async def test_many_that_wait_are_written_together(house: House) -> None:

@@ -274,8 +274,7 @@ def test_a_lost_root_key_costs_the_cache_and_no_more(house: House) -> None:
     rewrap = scope_keys.rewrap
     assert rewrap(house.registry, house.wrapper, drop_unreadable=False) == (0, 2, 0)
     assert rewrap(house.registry, house.wrapper, drop_unreadable=True) == (0, 2, 2)
-    house.note(ALICE)
-    assert house.leased(ALICE) == [ALICE.id(SECRET)]
+    assert house.another().lease(house.ticket(ALICE, ORG)), "each scope has a new key at once"
 
 
 @pytest.mark.parametrize("kind", list(ScopeKind))

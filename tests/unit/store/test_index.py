@@ -92,13 +92,37 @@ def test_the_least_recently_used_goes(index: Index) -> None:
 
 
 def test_what_is_being_read_is_no_victim(index: Index) -> None:
+    pins = []
     for number in range(10):
         put(index, f"{number}")
-        assert index.pin(key(f"{number}"))
+        pins.append(index.pin(key(f"{number}")))
     assert index.reserve(key("new"), entry()) is None
-    index.unpin(key("4"))
+    index.unpin(pins[4])
     assert put(index, "new") == [key("4")]
-    assert not index.pin(key("4"))
+    assert index.pin(key("4")) is None
+    index.unpin(None)
+
+
+def test_a_pin_is_given_back_once(index: Index) -> None:
+    """A load whose call hung is given up, and comes back late: its object is read by others."""
+    for number in range(10):
+        put(index, f"{number}")
+    pins = [index.pin(key(f"{number}")) for number in (*range(10), 4)]
+    index.unpin(pins[4])
+    index.unpin(pins[4])
+    assert index.reserve(key("new"), entry()) is None
+    index.unpin(pins[10])
+    assert put(index, "new") == [key("4")]
+
+
+def test_a_pin_of_what_left_holds_nothing_that_came_since(index: Index) -> None:
+    put(index, "1")
+    late = index.pin(key("1"))
+    index.forget([key("1")])
+    index.cleared([key("1")])
+    assert index.reserve(key("1"), entry()) == []
+    index.unpin(late)
+    assert index.reserve(key("all"), entry(size=1000)) is None, "what is on its way is no victim"
 
 
 def test_bytes_that_could_not_be_deleted_count_on(index: Index) -> None:

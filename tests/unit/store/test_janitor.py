@@ -1,7 +1,7 @@
 """The janitor: recovery, retention by both clocks, the limit across writers, the manifest."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from scopekv.adapters.manifest_file import read_manifest, write_manifest
 from scopekv.adapters.objects import DirectoryStore
 from scopekv.core.chains import tag
 from scopekv.errors import Corrupt, Unavailable
+from scopekv.ports import ObjectKey
 from scopekv.simulate.object_store import SimulatedObjectStore
 from scopekv.simulate.sealed_tier import (
     BLOCK_BYTES,
@@ -19,6 +20,7 @@ from scopekv.simulate.sealed_tier import (
     small_settings,
 )
 from scopekv.store.circuit import Circuit
+from scopekv.store.purges import BATCH
 from scopekv.store.tier import Presence
 
 OBJECT_BYTES = BLOCK_BYTES + 48
@@ -137,20 +139,20 @@ def test_a_manifest_proves_no_existence(
 def test_a_manifest_with_a_good_checksum_and_a_bad_body_is_ignored(
     start: Start, tmp_path: Path
 ) -> None:
-    write_manifest(tmp_path / "manifest", b"\x92\x09\x90")
+    write_manifest(tmp_path / "manifest", [b"\x92\x09\x90"])
     assert start(manifest=tmp_path / "manifest").tier.counters()["manifest_bad"] == 1
 
 
 def test_a_manifest_file_is_read_as_written_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "manifest"
     assert read_manifest(path) is None
-    write_manifest(path, b"body")
+    write_manifest(path, [b"body"])
     assert read_manifest(path) == b"body"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Corrupt):
         read_manifest(path)
     with pytest.raises(Unavailable):
-        write_manifest(path / "below a file", b"")
+        write_manifest(path / "below a file", [])
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -233,6 +235,28 @@ def test_what_could_not_be_deleted_is_deleted_later(
     store.conduct.fail_writes = False
     stage.until(lambda: not store.stored)
     stage.until(lambda: stage.tier.counters()["used_bytes"] == 0)
+
+
+class OneBatch(SimulatedObjectStore):
+    """A store that deletes once and then fails, as a disk does that is made read-only."""
+
+    def delete(self, keys: Sequence[ObjectKey]) -> int:
+        count = super().delete(keys)
+        self.conduct.fail_writes = True
+        return count
+
+
+def test_what_a_failed_deletion_did_not_come_to_counts_on(
+    start: Start, store: SimulatedObjectStore
+) -> None:
+    other = start()
+    chain = other.grant(link("user"))
+    other.store(*[other.block(chain, f"{i}") for i in range(3 * BATCH)])
+    half = OneBatch(beside=store)
+    stage = start(half, capacity_bytes=4 * OBJECT_BYTES, recovery_seconds=30.0)
+    stage.until(lambda: stage.tier.counters()["errors"] > 0)
+    assert len(store.stored) == 2 * BATCH
+    assert stage.tier.counters()["used_bytes"] == store.used_bytes()
 
 
 def test_an_inventory_deletes_what_was_purged_and_came_back(

@@ -253,3 +253,14 @@ def test_a_closed_keyring_has_no_key(keyring: Keyring, broker: SimulatedBroker) 
     keyring.close()
     assert keyring.chain((A,)) is None
     assert not keyring.request("a:1", (A,))
+
+
+def test_a_lease_that_has_no_room_leaves_no_derived_key(
+    keyring: Keyring, broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scopekv.store.keyring.LEASES_MAX", 1)
+    keyring.accept([broker.lease_of(A)])
+    assert keyring.chain((A,)) is not None
+    keyring.accept([broker.lease_of(B)])
+    assert keyring.chain((A,)) is None
+    assert keyring.chain((B,)) is not None

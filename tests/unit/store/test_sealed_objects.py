@@ -3,7 +3,7 @@
 import pytest
 
 from scopekv.adapters.aes_gcm import AesGcm
-from scopekv.core.chains import tag
+from scopekv.core.chains import Chain, tag
 from scopekv.core.sealing import NAME_HEX, OVERHEAD_BYTES, SealKey
 from scopekv.errors import Corrupt, Misuse
 from scopekv.simulate.sealed_tier import NAMESPACE, SimulatedBroker, link
@@ -88,6 +88,39 @@ def test_ciphers_and_names_go_with_the_leases(objects: SealedObjects, keyring: K
     objects.address((A,), HASH, 0)
     assert len(objects._cipher) == 0
     assert not objects._addresses
+
+
+def test_a_block_that_was_under_way_at_a_fence_leaves_no_cipher(
+    objects: SealedObjects, keyring: Keyring
+) -> None:
+    address = address_of(objects, "a")
+    buffer = memoryview(bytearray(objects.object_bytes))
+    keyring.fence([tag(A)])
+    address_of(objects, "b")  # another thread, by which the dropped keys are forgotten
+    sealed = objects.seal(address, memoryview(bytes(SIZE)), buffer)
+    assert len(objects._cipher) == 0
+    objects.open(address, sealed)
+    assert len(objects._cipher) == 0
+    with pytest.raises(Corrupt):
+        objects.open(address, buffer)
+    assert len(objects._cipher) == 0
+
+
+def test_an_address_that_was_made_during_a_fence_is_not_kept(
+    objects: SealedObjects, keyring: Keyring
+) -> None:
+    account = keyring.account
+
+    def overtaken(chain: Chain) -> bytes | None:
+        found = account(chain)
+        if chain == (A,):
+            keyring.fence([tag(A)])
+            objects.address((B,), HASH, 0)  # another thread, which sees the fence
+        return found
+
+    keyring.account = overtaken  # type: ignore[method-assign]
+    objects.address((A,), HASH, 0)
+    assert [one[0] for one in objects._addresses] == [(B,)]
 
 
 def test_nothing_secret_shows(objects: SealedObjects) -> None:

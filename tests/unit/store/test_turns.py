@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from scopekv.core.chains import tag
 from scopekv.core.eviction import ScopedPolicy, Shares
+from scopekv.errors import Unavailable
 from scopekv.ports import ObjectKey
 from scopekv.ports.objects import Bytes
 from scopekv.simulate.object_store import SimulatedObjectStore
@@ -25,12 +26,19 @@ class Overtaken(SimulatedObjectStore):
 
     meanwhile: Callable[[], object] | None = None
     in_delete: Callable[[], object] | None = None
+    answers_late = False  # a put is done, and nobody hears of it in time
+    now = 50.0
 
     def put(self, key: ObjectKey, parts: Sequence[Bytes]) -> None:
         super().put(key, parts)
         then, self.meanwhile = self.meanwhile, None
         if then is not None:
             then()
+        if self.answers_late:
+            raise Unavailable("no answer in time")
+
+    def count(self, name: str) -> int:
+        return [call for call, _ in self.calls].count(name)
 
     def delete(self, keys: Sequence[ObjectKey]) -> int:
         then, self.in_delete = self.in_delete, None
@@ -41,7 +49,7 @@ class Overtaken(SimulatedObjectStore):
 
 def tier_over(store: Overtaken, capacity_bytes: int = 1 << 20) -> SealedTier:
     broker = SimulatedBroker()
-    keyring = Keyring(broker, lambda: 50.0, threaded=False)
+    keyring = Keyring(broker, lambda: store.now, threaded=False)
     keyring.accept([broker.lease_of(A)])
     return SealedTier(
         store,
@@ -50,7 +58,7 @@ def tier_over(store: Overtaken, capacity_bytes: int = 1 << 20) -> SealedTier:
         block_bytes=SIZE,
         settings=TierSettings(capacity_bytes=capacity_bytes),
         policy=ScopedPolicy(Shares(capacity_bytes)),
-        monotonic=lambda: 50.0,
+        monotonic=lambda: store.now,
         threaded=False,
     )
 
@@ -92,6 +100,7 @@ def test_a_purge_that_overtakes_a_put_leaves_nothing() -> None:
     tier.store(1, [block(1)])
     assert work()
     assert tier.finished() == [Done(1, (), 0, 0.0)]
+    assert store.stored == {}, "whether or not anybody asks again"
     told = tier.purge(tags)
     assert told.error is not None, "a put was under way: ask again"
     tier.purge(tags)
@@ -114,6 +123,83 @@ def test_a_purge_that_overtakes_an_eviction_counts_no_byte_that_was_never_put() 
     assert work()
     assert store.in_delete is None, "the positive control: it was overtaken"
     assert tier.counters()["used_bytes"] == SIZE + 48, "the one that could not be deleted"
+    tier.close()
+
+
+def test_no_put_begins_after_a_purge() -> None:
+    """One that began would be under way while the purge is told to be through."""
+    store = Overtaken()
+    tier = tier_over(store, capacity_bytes=SIZE + 48)
+    work, purge, _ = tier.turns
+    tier.store(1, [block(1)])
+    assert work()
+    tier.store(2, [block(2)])
+    store.in_delete = lambda: tier.purge(frozenset({tag(A)}))
+    assert work()
+    assert store.count("put") == 1
+    purge()
+    assert tier.purge(frozenset({tag(A)})).error is None
+    assert (store.stored, tier.counters()["used_bytes"]) == ({}, 0)
+    tier.close()
+
+
+def test_nothing_is_sealed_under_a_lease_that_is_over() -> None:
+    store = Overtaken()
+    tier = tier_over(store)
+    work, _, _ = tier.turns
+    tier.store(1, [block(1)])
+    store.now += 601.0
+    assert work()
+    assert tier.finished() == [Done(1, (), 0, 601.0)]
+    assert store.count("put") == 0
+    tier.close()
+
+
+def test_what_waits_behind_trouble_does_not_call_the_store() -> None:
+    store = Overtaken()
+    tier = tier_over(store)
+    work, _, _ = tier.turns
+    tier.store(1, [block(1), block(2)])
+    assert work()
+    assert work()
+    tier.store(2, [block(3), block(4)])
+    store.conduct.fail_writes = True
+    assert work()
+    assert work()
+    assert store.count("put") == 3, "the fourth is not tried"
+    tier.load(3, [block(1), block(2)])
+    store.conduct.fail_reads = True
+    assert work()
+    assert work()
+    assert store.count("get") == 1, "nor the second load"
+    assert [len(done.ok) for done in tier.finished()] == [2, 0, 0]
+    tier.close()
+
+
+def test_a_put_whose_answer_came_too_late_counts_and_is_taken_back() -> None:
+    store = Overtaken()
+    tier = tier_over(store)
+    work, _, tidy = tier.turns
+    store.answers_late = True
+    tier.store(1, [block(1)])
+    assert work()
+    assert [done.ok for done in tier.finished()] == [()]
+    assert tier.counters()["used_bytes"] == store.used_bytes() == SIZE + 48
+    store.answers_late = False
+    store.now += 60.0
+    tidy()
+    assert (store.stored, tier.counters()["used_bytes"]) == ({}, 0)
+    tier.close()
+
+
+def test_an_object_that_is_forgotten_while_it_is_put_counts_on() -> None:
+    """As by a load of the same block that finds nothing yet."""
+    store = Overtaken()
+    tier = tier_over(store)
+    store.meanwhile = lambda: tier._parts.index.forget(list(store.stored))
+    tier.store(1, [block(1)])
+    assert tier.turns[0]()
+    assert tier.counters()["used_bytes"] == store.used_bytes() == SIZE + 48
     tier.close()
 
 

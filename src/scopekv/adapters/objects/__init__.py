@@ -58,5 +58,5 @@ def _local(url: str) -> str:
 
 def _directory(path: str) -> DirectoryStore:
     if not Path(path).is_absolute():
-        raise ConfigError(f"the path of an object directory begins with /, unlike {path!r}")
+        raise ConfigError("an object store is a path that begins with /, or a URL with ://")
     return DirectoryStore(path)

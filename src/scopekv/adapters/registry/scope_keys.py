@@ -70,11 +70,10 @@ class SqlScopeKeys:
 
     def destroy(self, owner: Scope, below_epoch: int) -> int:
         self._session.must_write()
-        return self._delete(_below(owner, below_epoch))
-
-    def drop(self, scope: ScopeId, epoch: int) -> None:
-        self._session.must_write()
-        self._delete(_is(scope, epoch))
+        count = self._session.run(delete(t.scope_keys).where(_below(owner, below_epoch)))
+        if count:
+            self._session.bump("epochs")
+        return count
 
     def destroy_idle(self, kind: str, noted_before: float) -> Sequence[ScopeKeyRecord]:
         """No counter rises: what was idle so long is in no broker's memory."""
@@ -100,12 +99,6 @@ class SqlScopeKeys:
         columns = (t.scope_keys.c.kind, t.scope_keys.c.root_version)
         query = select(*columns, func.count()).where(_WRAPPED).group_by(*columns)
         return {(row[0], row[1]): int(row[2]) for row in self._session.rows(query)}
-
-    def _delete(self, where: ColumnElement[bool]) -> int:
-        count = self._session.run(delete(t.scope_keys).where(where))
-        if count:
-            self._session.bump("epochs")
-        return count
 
     def _load(
         self,

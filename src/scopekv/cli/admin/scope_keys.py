@@ -38,7 +38,10 @@ class RotatedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewrappedView(msgspec.Struct, frozen=True, kw_only=True):
-    """`unreadable`: keys that no version opens. `retired`: older versions given up."""
+    """`unreadable`: keys that no version opens; `dropped`: of these replaced by new ones.
+
+    `retired`: older versions given up.
+    """
 
     version: str
     moved: int
@@ -152,7 +155,9 @@ def _rotate(registry: Any, wrapper: Any) -> RotatedView:
 @_verb(
     "rewrap",
     click.option(
-        "--drop-unreadable", is_flag=True, help="Delete keys that no version opens: cached blocks."
+        "--drop-unreadable",
+        is_flag=True,
+        help="Replace keys that no version opens: cached blocks are lost.",
     ),
     click.option("--retire", is_flag=True, help="Then give up all older versions, for good."),
     example="scope-keys rewrap",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import platform
 import re
 from typing import Any
 
@@ -21,6 +23,23 @@ def vllm_version() -> str:
     import vllm
 
     return str(vllm.__version__)
+
+
+def machine() -> str:
+    """What a block's bytes depend on besides settings: vLLM goes by it in choosing kernels.
+
+    Two that differ do not read each other's blocks. On CPUs the order of a block's numbers goes by
+    the instruction set (0.32: `cpu_attn._get_attn_isa`), on GPUs the backend by its capability.
+    """
+    import torch
+    from vllm.platforms import current_platform
+
+    found = [vllm_version(), platform.machine(), os.environ.get("VLLM_KV_CACHE_LAYOUT", "")]
+    if current_platform.is_cpu():
+        found += [str(torch.cpu._is_amx_tile_supported()), str(torch.cpu._is_avx512_supported())]
+    else:
+        found.append(str(current_platform.get_device_capability()))
+    return "|".join(found)
 
 
 def check_version(version: str) -> None:

@@ -7,6 +7,7 @@ are here; those of other requests are read by nobody again.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,17 +17,22 @@ from scopekv.core.tickets import Grant
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The chain of a block, its tags, and when it was first hashed (monotonic seconds)."""
+    """The chain of a block, its tags, and when it was first hashed (by the ledger's clock)."""
 
     chain: Chain
     tags: frozenset[Tag]
     born: float
 
 
+def boottime() -> float:
+    """Monotonic seconds that go on while the machine sleeps: so does retention."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class BlockLedger:
     """Block hash to origin. Thread-safe: vLLM hashes on two threads."""
 
-    def __init__(self, block_size: int, monotonic: Callable[[], float]) -> None:
+    def __init__(self, block_size: int, monotonic: Callable[[], float] = boottime) -> None:
         self._block_size = block_size
         self._monotonic = monotonic
         self._origins: dict[bytes, Origin] = {}
@@ -61,6 +67,10 @@ class BlockLedger:
                 self._tags.clear()
             tags = self._tags[chain] = frozenset(tag(link) for link in chain)
         return tags
+
+    def age(self, origin: Origin) -> float:
+        """Seconds since the block was first hashed."""
+        return self._monotonic() - origin.born
 
     def get(self, block_hash: bytes) -> Origin | None:
         return self._origins.get(bytes(block_hash))

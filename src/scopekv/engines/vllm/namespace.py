@@ -11,11 +11,18 @@ from scopekv.core.blocks import Namespace
 from scopekv.core.encoding import encode
 
 _EDGE_BYTES = 1 << 20
+_PARALLEL = (
+    *("tensor_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size"),
+    *("decode_context_parallel_size", "cp_kv_cache_interleave_size"),
+)
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 
 
-def namespace_of(vllm_config: Any, block_size: int) -> Namespace:
-    """Return the namespace of an engine whose blocks have `block_size` tokens."""
+def namespace_of(vllm_config: Any, block_size: int, machine: str) -> Namespace:
+    """Return the namespace of an engine whose blocks have `block_size` tokens.
+
+    `machine`: what shapes blocks besides the settings, see `compat.machine`.
+    """
     model, cache = vllm_config.model_config, vllm_config.cache_config
     return Namespace(
         model=_name(model.model),
@@ -24,7 +31,7 @@ def namespace_of(vllm_config: Any, block_size: int) -> Namespace:
         dtype=str(model.dtype),
         kv_dtype=str(cache.cache_dtype),
         block_size=block_size,
-        layout=_layout(vllm_config),
+        layout=_layout(vllm_config, machine),
         hash_algorithm=str(cache.prefix_caching_hash_algo),
     )
 
@@ -37,18 +44,30 @@ def _name(model: str) -> str:
 def _revision(model: str, revision: str | None, suffixes: tuple[str, ...]) -> str:
     """The hub's commit, or for a local folder a digest of its configuration and weights.
 
+    A branch of the hub moves, so its name says nothing; what is in no cache here counts by name.
     Weights count by name, size and their first and last MiB: a full read of a large model would
     take longer than its load.
     """
     folder = Path(model)
     if not folder.exists():
-        return revision or "unpinned"
+        return _commit(model, revision) or revision or "unpinned"
     digest = hashlib.sha256()
     for path in sorted([folder] if folder.is_file() else folder.iterdir()):
         if path.name == "config.json" or path.name.endswith(suffixes):
             size = path.stat().st_size
             digest.update(encode("scopekv/file/1", path.name, size, *_edges(path, size)))
     return digest.hexdigest()
+
+
+def _commit(model: str, revision: str | None) -> str | None:
+    """The commit that the hub's cache here has of a model; None where it has none."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        found = try_to_load_from_cache(model, "config.json", revision=revision)
+    except ValueError:  # no name of the hub's, as of a model in a bucket
+        return None
+    return Path(found).parent.name if isinstance(found, str) else None
 
 
 def _edges(path: Path, size: int) -> tuple[bytes, bytes]:
@@ -58,8 +77,11 @@ def _edges(path: Path, size: int) -> tuple[bytes, bytes]:
         return hashlib.sha256(head).digest(), hashlib.sha256(file.read()).digest()
 
 
-def _layout(vllm_config: Any) -> str:
-    """What else shapes the numbers in a block: rope and other overrides, quantisation, ranks."""
+def _layout(vllm_config: Any, machine: str) -> str:
+    """What else shapes the numbers in a block, or where each lies in it.
+
+    Rope and other overrides, quantisation, kernels, how it is spread over ranks.
+    """
     model, parallel = vllm_config.model_config, vllm_config.parallel_config
     attention = getattr(vllm_config, "attention_config", None)
     parts = encode(
@@ -67,9 +89,10 @@ def _layout(vllm_config: Any) -> str:
         model.hf_config.to_json_string(use_diff=False),
         str(model.quantization),
         str(getattr(attention, "backend", None)),
-        parallel.tensor_parallel_size,
-        parallel.pipeline_parallel_size,
+        str(getattr(attention, "backend_per_kind", None)),
+        *(getattr(parallel, name, 1) for name in _PARALLEL),
         str(vllm_config.device_config.device_type),
+        machine,
     )
     return hashlib.sha256(parts).hexdigest()
 

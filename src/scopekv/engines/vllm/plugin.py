@@ -70,7 +70,7 @@ class Guard:
     def bind(self, namespace: Namespace) -> None:
         """Set the namespace that tickets must name, once the engine knows it."""
         self.namespace = namespace
-        self.blocks = BlockLedger(namespace.block_size, time.monotonic)
+        self.blocks = BlockLedger(namespace.block_size)
         self._gate = Gate(self.keys, self.audience, namespace.fingerprint(), self.fences)
 
     def verdict(self, request: Any) -> Verdict:
@@ -239,7 +239,8 @@ def _checked_start(guard: Guard, original: Callable[..., None]) -> Callable[...,
     def start(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         compat.check_config(vllm_config)
         # Before vLLM's part, which makes the tiers: they are bound to the namespace.
-        guard.bind(namespace_of(vllm_config, int(vllm_config.cache_config.block_size)))
+        size = int(vllm_config.cache_config.block_size)
+        guard.bind(namespace_of(vllm_config, size, compat.machine()))
         guard.scheduler = weakref.ref(self)
         original(self, vllm_config, *args, **kwargs)
 

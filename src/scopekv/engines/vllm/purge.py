@@ -66,9 +66,8 @@ class Purger:
         blocks = self._guard.blocks
         if blocks is None:
             return {"lines": []}
-        now = time.monotonic()
         over = {
-            key for key, origin in blocks.items() if now - origin.born > self._kept(origin.chain)
+            key for key, origin in blocks.items() if blocks.age(origin) > self._kept(origin.chain)
         }
         lines = [line("engine", self.evict(list(over)), 0)]
         tiers = self._guard.tiers
@@ -84,6 +83,8 @@ class Purger:
         if not busy:
             blocks.forget(list(over - coming))  # what may still be stored is found again
         blocks.prune(lambda one: one in coming or self._held(one), 4 * self._pool.num_gpu_blocks)
+        if self._guard.keyring is not None:
+            self._guard.keyring.sweep()  # a tier's janitor does, where there is one
         return {"lines": lines}
 
     def forget_engine(self, kept: Collection[int]) -> tuple[int, int]:

@@ -46,9 +46,6 @@ class ScopeKeyTable:
             del self._records[one.scope, one.epoch]
         return len(gone)
 
-    def drop(self, scope: ScopeId, epoch: int) -> None:
-        self._records.pop((scope, epoch), None)
-
     def destroy_idle(self, kind: str, noted_before: float) -> Sequence[ScopeKeyRecord]:
         gone = [
             one

@@ -82,7 +82,8 @@ def config(tmp_path: Path) -> Callable[..., Any]:
             "model": str(folder), "revision": None, "tokenizer": str(folder),
             "tokenizer_revision": None, "dtype": "torch.float32", "quantization": None,
             "hf": '{"rope": 1}', "cache_dtype": "auto", "algorithm": "sha256_cbor",
-            "backend": "CPU_ATTN", "tp": 1, "pp": 1, "dp": 1, "device": "cpu", "transfer": None,
+            "backend": "CPU_ATTN", "kinds": {}, "tp": 1, "pp": 1, "dcp": 1, "dp": 1,
+            "device": "cpu", "transfer": None,
         } | changed  # fmt: skip
         return SimpleNamespace(
             model_config=SimpleNamespace(
@@ -97,11 +98,14 @@ def config(tmp_path: Path) -> Callable[..., Any]:
             cache_config=SimpleNamespace(
                 cache_dtype=given["cache_dtype"], prefix_caching_hash_algo=given["algorithm"]
             ),
-            attention_config=SimpleNamespace(backend=given["backend"]),
+            attention_config=SimpleNamespace(
+                backend=given["backend"], backend_per_kind=given["kinds"]
+            ),
             parallel_config=SimpleNamespace(
                 tensor_parallel_size=given["tp"],
                 pipeline_parallel_size=given["pp"],
                 data_parallel_size=given["dp"],
+                decode_context_parallel_size=given["dcp"],
             ),
             device_config=SimpleNamespace(device_type=given["device"]),
             kv_transfer_config=given["transfer"],
