@@ -11,7 +11,7 @@ from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.http.messages import Headers
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.metrics import Metrics
-from scopekv.gateway.passing import ANSWER_BYTES_MAX, ERROR_BYTES_MAX, REQUEST_ID, is_error
+from scopekv.gateway.passing import ANSWER_BYTES_MAX, REQUEST_ID, error_words, is_error
 from scopekv.gateway.reading import Job
 from scopekv.gateway.usage import Usage, read_usage
 
@@ -65,7 +65,7 @@ async def refuse(
 
     Raises `Overloaded`, `Unavailable` or `Misuse`.
     """
-    content = await answer.read(ERROR_BYTES_MAX)
+    content = await error_words(answer)
     if answer.status in _BUSY:
         raise Overloaded(
             "the provider takes no more requests just now",
