@@ -31,7 +31,7 @@ WAIT_SECONDS = 5  # for instances to confirm a purge, before its receipt is show
 class Parts:
     """The gateway's parts that pages show or act through. The console has no rights of its own.
 
-    `clock`: Unix seconds.
+    `room`: of the engines, as a page shows it. `turns`: the pages' own. `clock`: Unix seconds.
     """
 
     access: Access
@@ -42,6 +42,7 @@ class Parts:
     fleet: Fleet
     instances: InstancesAdmin
     room: WaitingRoom
+    turns: WaitingRoom
     tallies: Tallies
     audits: Path
     clock: Callable[[], float] = time.time
