@@ -24,6 +24,7 @@ from scopekv.gateway.waiting import WaitingRoom
 from scopekv.ports import Tallies
 
 CONSOLE = "/console"
+CONSOLE_PLACES = 8  # pages wait for instances as well as for the threads that all share
 WAIT_SECONDS = 5  # for instances to confirm a purge, before its receipt is shown as it is
 
 

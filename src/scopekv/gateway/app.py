@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from scopekv.compose import OidcVerifier, World
-from scopekv.console import Console, Parts
+from scopekv.console import CONSOLE_PLACES, Console, Parts
 from scopekv.core.tickets import audience_id
 from scopekv.errors import Misuse, NotFound, ScopeKVError
 from scopekv.gateway.access import Access
@@ -48,7 +48,6 @@ from scopekv.gateway.waiting import WaitingRoom, engine_room
 from scopekv.gateway.warm import Warmer
 from scopekv.store.broker import Authority, KeyBroker
 
-CONSOLE_PLACES = 8  # pages wait for instances as well as for the threads that all share
 Route = Callable[[Request, Reply], Awaitable[None]]
 log = logging.getLogger("scopekv.gateway")
 
