@@ -87,9 +87,10 @@ async def test_a_prober_is_noted_and_shares_no_more_for_a_while(
         assert (await stage.client.chat(prober, *texts)).cached > 0  # with itself it shares on
     assert (await stage.client.chat(other, fresh, "e")).cached > 0
     assert (await stage.client.chat(other, document)).cached > 0
+    await stage.client.chat(other, text_of("new instructions", 60), "g")
     later = time.monotonic() + stage.deployment.gateway._settings.probes.narrow_seconds
     monkeypatch.setattr(stage.deployment.gateway.probes, "_monotonic", lambda: later)
-    assert (await stage.client.chat(prober, fresh, "f")).cached > 0
+    assert (await stage.client.chat(prober, text_of("new instructions", 60), "h")).cached > 0
 
 
 async def test_end_users_of_a_service_account_are_told_apart(narrowing: Stage) -> None:

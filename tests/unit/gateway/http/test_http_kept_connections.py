@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from scopekv.errors import Unavailable
+from scopekv.gateway.http import ClientLimits
 from tests.unit.gateway.http.engine_socket import OK, pool_to, read_request, whole
 from tests.unit.gateway.http.sockets import on_uvloop, until
 
@@ -50,7 +51,7 @@ async def test_bytes_that_nobody_asked_for_end_the_connection(unasked: bytes) ->
         await read_request(reader)
         writer.write(OK)
 
-    async with pool_to(engine) as pool:
+    async with pool_to(engine, ClientLimits(idle_seconds=3600)) as pool:
         assert await whole(pool) == b"ok"
         assert pool.open == 1
         more.set()
