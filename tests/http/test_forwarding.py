@@ -126,9 +126,9 @@ async def test_a_refusal_of_any_length_says_nothing_of_the_engine(calm: Stage, k
     ("status", "refusal", "code"),
     [
         (404, b'{"detail":"Not Found"}', "not_found"),  # of FastAPI: it has no such route
-        (500, b"Internal Server Error", "engine_error"),
-        (502, b"<html>Bad Gateway</html>", "engine_error"),
-        (504, b"", "engine_error"),
+        (500, b"Internal Server Error", "unavailable"),
+        (502, b"<html>Bad Gateway</html>", "unavailable"),
+        (504, b"", "unavailable"),
         (400, b"what?", "invalid_request"),
     ],
 )

@@ -160,7 +160,7 @@ async def pass_error(
         raise Misuse("the engine did not accept this request; check its fields and their types")
     metrics.answered("engine_error", answer.status)
     if not told:  # a page of a proxy, a crash's plain text
-        reply.fail(Failure(answer.status, _FAILED, "server_error", "engine_error"))
+        reply.fail(Failure(answer.status, _FAILED, "server_error", "unavailable"))
         return
     wait = answer.header(b"retry-after") or (RETRY_AFTER if answer.status == 429 else None)
     reply.send(answer.status, [*_JSON, *([(b"retry-after", wait)] if wait else [])], content)
