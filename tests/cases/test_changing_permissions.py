@@ -18,12 +18,12 @@ from scopekv.gateway.http import Request
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.probes import Probes
 from scopekv.gateway.reading import Reader
-from scopekv.gateway.settings import ProbeSettings
+from scopekv.gateway.settings import GatewaySettings, ProbeSettings, RoutingSettings
 from scopekv.ports import KeyRecord, Versions
 from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.deployment import Deployment
 from scopekv.simulate.model import SimulatedModel
-from scopekv.simulate.stage import Stage, text_of
+from scopekv.simulate.stage import Stage, text_of, until
 
 
 class SlowRegistry:
@@ -232,3 +232,29 @@ async def test_i14_a_change_while_a_request_is_prepared_opens_nothing(
         assert answer.cached == 0
         assert (await stage.client.chat(keys["alice"], document, "three")).cached == 0
         assert (await stage.client.chat(keys["alice"], document, "four")).cached > 0
+
+
+async def test_i14_who_waited_for_a_place_is_asked_anew(
+    tmp_path: Path, model: SimulatedModel
+) -> None:
+    """What others were told while it waited says nothing of it now."""
+    routing = RoutingSettings(in_flight_max=1)
+    stage = Stage(tmp_path, model, settings=GatewaySettings((), port=0, routing=routing))
+    keys = {name: stage.deployment.account("acme", name) for name in ("alice", "ann", "pat")}
+    async with stage:
+        for key in keys.values():
+            assert (await stage.client.chat(key, "hi")).status == 200
+        stage.engine.behaviour = Behaviour(held=True)
+        first = asyncio.create_task(stage.client.chat(keys["alice"], "first"))
+        room = stage.deployment.gateway.room
+        await until(lambda: stage.engine.seen.running == 1)
+        second = asyncio.create_task(stage.client.chat(keys["ann"], "second"))
+        await until(lambda: room.waiting == 1)
+        assert (await stage.client.send("GET", "/v1/models", key=keys["pat"])).status == 200
+        stage.deployment.administration.accounts.set_blocked(
+            LOCAL_OPERATOR, "acme", "ann", service=False, blocked=True
+        )
+        stage.engine.behaviour = Behaviour()
+        assert ((await first).status, (await second).status) == (200, 401)
+        assert len(stage.engine.seen.calls) == 4
+        assert (room.taken, room.waiting) == (0, 0)

@@ -100,6 +100,21 @@ async def test_a_form_of_another_page_or_site_changes_nothing(browsers: dict[str
     assert b"forged" not in (await pat.get("/documents")).content
 
 
+async def test_nobody_is_logged_in_by_another_site(
+    browsers: dict[str, Browser], keys: Keys
+) -> None:
+    """Whoever works in an attacker's session tells the attacker what they do."""
+    url, key = browsers["pat"].url, keys["alice"]
+    for form in ({}, {"form": ""}, {"form": "guessed"}):  # without a cookie, as from elsewhere
+        assert (await Browser(url).post("/login", {"key": key, **form})).status == 401
+    visitor = Browser(url)
+    own = secret_of(await visitor.get("/login"))
+    for header in ((b"origin", b"https://evil.example"), (b"sec-fetch-site", b"cross-site")):
+        answer = await visitor.post("/login", {"key": key, "form": own}, header)
+        assert answer.status == 403
+    assert location(await visitor.post("/login", {"key": key, "form": own})) == ""
+
+
 async def test_who_sees_which_page(browsers: dict[str, Browser]) -> None:
     expected = {
         "alice": PAGES,

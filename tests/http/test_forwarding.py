@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
+from scopekv.gateway import passing
 from scopekv.gateway.bodies import STRIPPED
 from scopekv.gateway.settings import GatewaySettings
 from scopekv.simulate.behaviour import Behaviour, Call
@@ -108,6 +110,58 @@ async def test_a_refusal_that_repeats_the_request_is_not_passed_on(calm: Stage, 
     assert answer.error["message"]
     for secret in (call.salt, call.ticket or "?", "prompt_token_ids"):
         assert secret not in answer.content.decode()
+
+
+async def test_a_refusal_of_any_length_says_nothing_of_the_engine(calm: Stage, keys: Keys) -> None:
+    """A validator that repeats a long request must not make its engine look broken."""
+    calm.engine.behaviour = Behaviour(refuses=400, echoes_body=True)
+    circuit = calm.deployment.gateway.fleet.instances[0].circuit
+    for _ in range(4):
+        answer = await calm.client.chat(keys["alice"], "hi", made_up="x" * 100_000)
+        assert (answer.status, answer.error["code"]) == (400, "invalid_request")
+        assert not circuit.open
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal", "code"),
+    [
+        (404, b'{"detail":"Not Found"}', "not_found"),  # of FastAPI: it has no such route
+        (500, b"Internal Server Error", "unavailable"),
+        (502, b"<html>Bad Gateway</html>", "unavailable"),
+        (504, b"", "unavailable"),
+        (400, b"what?", "invalid_request"),
+    ],
+)
+async def test_a_failure_in_other_words_keeps_its_kind(
+    calm: Stage, keys: Keys, status: int, refusal: bytes, code: str
+) -> None:
+    """A client goes on where its engine failed, and gives up where its request is wrong."""
+    calm.engine.behaviour = Behaviour(refuses=status, refusal=refusal)
+    for path in (CHAT, "/v1/messages"):
+        asked = {"model": calm.model.name, "messages": [{"role": "user", "content": "hi"}]}
+        answer = await calm.client.send("POST", path, asked, key=keys["alice"])
+        assert answer.status == status
+        assert path != CHAT or answer.error["code"] == code
+    calm.deployment.gateway.fleet.instances[0].circuit.worked()
+
+
+async def test_sglangs_errors_pass_in_their_own_words(calm: Stage, keys: Keys) -> None:
+    told = {"object": "error", "message": "top_p is 9", "type": "BadRequest", "code": 400}
+    calm.engine.behaviour = Behaviour(refuses=400, refusal=msgspec.json.encode(told))
+    answer = await calm.client.chat(keys["alice"], "hi")
+    assert (answer.status, answer.json) == (400, told)
+
+
+async def test_an_answer_that_is_too_long_is_not_its_engines_fault(
+    calm: Stage, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing, "ANSWER_BYTES_MAX", 10)
+    circuit = calm.deployment.gateway.fleet.instances[0].circuit
+    for _ in range(4):
+        answer = await calm.client.chat(keys["alice"], "hi")
+        assert (answer.status, answer.error["code"]) == (400, "invalid_request")
+        assert "as a stream" in answer.error["message"]
+        assert not circuit.open
 
 
 async def test_an_engine_that_refuses_the_gateways_key_is_not_the_clients_fault(

@@ -16,6 +16,7 @@ from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.gateway.identity import IdentitySettings
 from scopekv.gateway.oidc_settings import OidcSettings
 from scopekv.gateway.settings import GatewaySettings
+from scopekv.simulate.browser import Browser
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, text_of
 from tests.http.identity_provider import AUDIENCE, IdentityProvider, private_key, signed
@@ -220,6 +221,19 @@ async def test_an_administrator_links_a_person_to_an_account(
     admin = provider.token(sub="ada", roles=["kv-admin"])
     assert (await send("PUT", path, body, key=admin)).status == 200
     assert (await me(stage, token))["name"] == "made-by-hand"
+
+
+async def test_a_token_is_no_key_of_the_console_however_lately_it_was_verified(
+    stage: Stage, provider: IdentityProvider
+) -> None:
+    """The console asks the registry alone, which does not know whether the provider still lists
+    the key that signed a token.
+    """
+    token = provider.token(sub="kate", roles=["kv-admin"])
+    await me(stage, token)
+    answer = await Browser(stage.deployment.url).log_in(token)
+    assert answer.status == 401
+    assert b"kate" not in answer.content
 
 
 async def test_without_a_provider_a_token_is_an_unknown_key(

@@ -68,7 +68,10 @@ async def test_async_stream(stage: Stage, alice: openai.AsyncOpenAI) -> None:
 async def test_completions_models_and_tools(stage: Stage, alice: openai.AsyncOpenAI) -> None:
     answer = await alice.completions.create(model=stage.model.name, prompt="Once", max_tokens=3)
     assert answer.choices[0].text
-    assert [model.id async for model in alice.models.list()] == [stage.model.name]
+    (listed,) = [model async for model in alice.models.list()]
+    assert (listed.id, listed.created > 0) == (stage.model.name, True)
+    assert listed.model_extra == {"max_model_len": stage.model.max_model_len}
+    assert await alice.models.retrieve(stage.model.name) == listed
     chat = await alice.chat.completions.create(
         model=stage.model.name,
         messages=messages("hi"),
@@ -87,6 +90,14 @@ async def test_errors_are_the_packages_own(stage: Stage, alice: openai.AsyncOpen
     with pytest.raises(openai.BadRequestError) as long:
         await create(model=stage.model.name, messages=messages(text_of("long", 900)))
     assert long.value.code == "context_length_exceeded"
+    for name in ("gpt-9", "../admin/v1/me", "a/b"):
+        with pytest.raises(openai.NotFoundError) as unknown:
+            await alice.models.retrieve(name)
+        assert unknown.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError):
+        await alice.models.delete(stage.model.name)
+    text = stage.deployment.gateway.metrics.text().decode()
+    assert "gpt-9" not in text, "a label is never a client's word"
     with pytest.raises(openai.AuthenticationError):
         await alice.with_options(api_key="sk-nobody").models.list()
     with pytest.raises(openai.BadRequestError):

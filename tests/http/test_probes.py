@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,9 @@ async def alarms(stage: Stage) -> list[tuple[str, str, str]]:
     ]
 
 
-async def test_a_prober_is_noted_and_shares_no_more(narrowing: Stage) -> None:
+async def test_a_prober_is_noted_and_shares_no_more_for_a_while(
+    narrowing: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage, account = narrowing, narrowing.deployment.account
     victim, prober, other = (account(*who) for who in (("acme", "v"), ("evil", "p"), ("evil", "q")))
     document, system = text_of("handbook", 60), text_of("instructions", 60)
@@ -84,6 +87,10 @@ async def test_a_prober_is_noted_and_shares_no_more(narrowing: Stage) -> None:
         assert (await stage.client.chat(prober, *texts)).cached > 0  # with itself it shares on
     assert (await stage.client.chat(other, fresh, "e")).cached > 0
     assert (await stage.client.chat(other, document)).cached > 0
+    await stage.client.chat(other, text_of("new instructions", 60), "g")
+    later = time.monotonic() + stage.deployment.gateway._settings.probes.narrow_seconds
+    monkeypatch.setattr(stage.deployment.gateway.probes, "_monotonic", lambda: later)
+    assert (await stage.client.chat(prober, text_of("new instructions", 60), "h")).cached > 0
 
 
 async def test_end_users_of_a_service_account_are_told_apart(narrowing: Stage) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from scopekv.errors import Unavailable
 from scopekv.gateway.apis.chat import CHAT_API
+from scopekv.gateway.apis.responses import RESPONSES_API
 from scopekv.gateway.bodies import stripped
 from scopekv.simulate.client import CHAT
 from scopekv.simulate.stage import Stage
@@ -30,6 +31,28 @@ async def test_i1_a_name_for_media_never_reaches_the_engine(stage: Stage, keys: 
     calls = stage.engine.seen.calls[before:]
     assert calls
     assert "uuid" not in str([call.body["messages"] for call in calls])
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user"},
+        {"type": "message", "role": "user"},
+        {"type": "function_call_output", "call_id": "c"},
+        {"type": "custom_tool_call_output", "call_id": "c"},
+    ],
+)
+async def test_i1_nor_in_an_item_of_responses(item: dict[str, str]) -> None:
+    """vLLM reads a tool's output as it reads a message's parts (its openai/responses/utils.py)."""
+    place = "content" if "role" in item else "output"
+    part = {"type": "input_image", "image_url": "data:,x", "uuid": "invoice-17"}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"uuid": 1}'}
+    given = {**item, place: [part, "uuid"]}
+    body = {"model": "m", "input": [call, given, {**item, place: "x"}]}
+    clean = stripped(body, RESPONSES_API)["input"]
+    same = {"type": "input_image", "image_url": "data:,x"}
+    assert clean == [call, {**item, place: [same, "uuid"]}, {**item, place: "x"}]
+    assert given[place][0] == part, "the client's own stays what it was"
 
 
 async def test_media_names_go_wherever_they_stand() -> None:

@@ -129,3 +129,32 @@ async def test_the_command_line_drains_and_resumes(tmp_path: Path, model: Simula
         for failed in (await run("drain", "nobody"), await run("list", key="sk-wrong")):
             assert failed.exit_code == 1
             assert failed.output.startswith("Error: ")
+
+
+async def test_a_probe_says_what_it_can_and_holds_up_no_other(
+    tmp_path: Path, model: SimulatedModel
+) -> None:
+    """A client that leaves says nothing of its engine; a refusal says that it works."""
+    stage, loop = Stage(tmp_path, model), asyncio.get_running_loop()
+    key = stage.deployment.account("acme", "alice")
+    async with stage:
+        circuit = stage.deployment.gateway.fleet.instances[0].circuit
+
+        def opened() -> None:
+            circuit.worked()
+            for _ in range(3):
+                circuit.failed(loop.time() - 60)
+            assert circuit.open
+            assert circuit.allows(loop.time())
+
+        opened()
+        behave(stage, held=True)
+        probe = asyncio.create_task(stage.client.chat(key, "probe"))
+        await until(lambda: not circuit.allows(loop.time()))
+        probe.cancel()
+        await until(lambda: circuit.allows(loop.time()), 15)
+        for status, works in ((400, True), (429, True), (401, False), (500, False)):
+            opened()
+            behave(stage, refuses=status)
+            await stage.client.chat(key, "refused")
+            assert circuit.open is not works, status

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scopekv.gateway.apis.messages import MESSAGES
+from scopekv.gateway.apis.responses import RESPONSES
+from scopekv.gateway.upstreams import errors
 from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
+from scopekv.simulate.client import CHAT
 from scopekv.simulate.providers import SimulatedProvider
 from scopekv.simulate.stage import text_of
-from tests.http.providers_stage import GPT, ProvidersStage, providers_stage
+from tests.http.providers_stage import CLAUDE, GPT, ProvidersStage, providers_stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -62,6 +67,52 @@ async def test_a_stream_that_breaks_off_ends_with_an_error(tmp_path: Path) -> No
                 async for _ in stream:
                     pass
         assert len(stage.provider.seen) == 1
+
+
+LIMIT = "Rate limit reached in organization org-17: Limit 30000, Used 29012"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("path", "name", "event"),
+    [
+        (CHAT, "", {"error": {"message": LIMIT, "type": "tokens", "code": "rate_limit_exceeded"}}),
+        (RESPONSES, "error", {"type": "error", "code": "rate_limit_exceeded", "message": LIMIT}),
+        (
+            RESPONSES,
+            "response.failed",
+            {"type": "response.failed", "response": {"error": {"code": "c", "message": LIMIT}}},
+        ),
+        (MESSAGES, "error", {"type": "error", "error": {"type": "api_error", "message": LIMIT}}),
+    ],
+)
+async def test_l10_a_stream_that_fails_tells_nothing_of_the_workspace(
+    providers: ProvidersStage, end: str, path: str, name: str, event: dict[str, Any]
+) -> None:
+    said = (f"event: {name}{end}" if name else "") + f"data: {json.dumps(event)}{end}{end}"
+    asked = {"messages": [user("hi")], "input": "hi", "max_tokens": 8, "stream": True}
+    model = CLAUDE if path == MESSAGES else GPT
+    plain = providers.plain()
+    providers.provider.interrupts = said.encode()
+    try:
+        key = providers.keys["alice"]
+        answer = await plain.send("POST", path, asked | {"model": model}, key=key)
+    finally:
+        providers.provider.interrupts = b""
+        await plain.close()
+    text = answer.content.decode()
+    assert "org-17" not in text
+    assert "29012" not in text
+    assert errors.WORDS in text
+    told = json.loads(text.rstrip().rpartition("data: ")[2])
+    codes = [
+        found
+        for part in (told, told.get("error"), told.get("response"))
+        if part
+        for found in [part.get("type"), part.get("code")]
+        if found
+    ]
+    assert codes, "what kind of failure it was is told"
 
 
 async def test_without_a_credential_there_is_no_such_model(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scopekv.core.scopes import Scope
 from scopekv.gateway.administration import LOCAL_OPERATOR
 from scopekv.simulate.stage import text_of
 from tests.http.official_clients import openai_client
@@ -188,3 +189,30 @@ async def test_where_nothing_is_to_be_shared_public_documents_are_not(tmp_path: 
         stage.deployment.publish("not-even-public", "public", text)
         assert await openai_cached(stage, "alice", text, "hi") == 0
         assert await openai_cached(stage, "alice", text, "hi") >= 1024
+
+
+async def test_i14_a_change_while_a_request_is_prepared_is_sent_to_nobody(
+    providers: ProvidersStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what a member of before sends would be found by those of after."""
+    text, administration = text_of("prepared", 60), providers.deployment.administration
+    providers.deployment.group("acme", "eng", "alice", "ann")
+    providers.deployment.publish("prepared", "group:acme/eng", text)
+    access = providers.deployment.gateway.access
+    original = access.epoch
+
+    async def late(scope: Scope) -> int:
+        """The change falls between reading the caller and reading the epochs."""
+        monkeypatch.setattr(access, "epoch", original)
+        administration.groups.set_member(LOCAL_OPERATOR, "acme", "eng", "ann", inside=False)
+        await access.refresh()
+        return await original(scope)
+
+    messages = [{"role": "user", "content": text}]
+    monkeypatch.setattr(access, "epoch", late)
+    await providers.chat("ann", messages)
+    sent = providers.provider.last["messages"]
+    await providers.chat("ann", messages)
+    assert providers.provider.last["messages"] == sent, "as one who is in no group"
+    await providers.chat("alice", messages)
+    assert providers.provider.last["messages"] != sent

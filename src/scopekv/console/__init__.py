@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from scopekv.console.app import Console
-from scopekv.console.parts import Parts
+from scopekv.console.parts import CONSOLE_PLACES, Parts
 
-__all__ = ["Console", "Parts"]
+__all__ = ["CONSOLE_PLACES", "Console", "Parts"]

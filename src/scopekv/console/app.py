@@ -119,12 +119,24 @@ class Console:
         if session is None:
             self._to_log_in(reply)
             return
+        access, digest = self._parts.access, session.digest
         try:
-            principal = await self._parts.access.holder(session.digest)
+            async with self._parts.turns.place(lambda: access.holder(digest)):
+                await self._seen(request, reply, session, language, query)
         except Unauthenticated:
             self.sessions.close(session.id)
             self._to_log_in(reply)
-            return
+
+    async def _seen(
+        self,
+        request: Request,
+        reply: Reply,
+        session: Session,
+        language: Language,
+        query: Mapping[str, str],
+    ) -> None:
+        """Answer who is logged in. Who that is is asked when it is their turn."""
+        principal = await self._parts.access.holder(session.digest)
         visit = self._visit(request, session, principal, language, query)
         if request.path == LOG_OUT and request.method == "POST":
             self.sessions.close(session.id)

@@ -24,6 +24,7 @@ from scopekv.gateway.waiting import WaitingRoom
 from scopekv.ports import Tallies
 
 CONSOLE = "/console"
+CONSOLE_PLACES = 8  # pages wait for instances as well as for the threads that all share
 WAIT_SECONDS = 5  # for instances to confirm a purge, before its receipt is shown as it is
 
 
@@ -31,7 +32,7 @@ WAIT_SECONDS = 5  # for instances to confirm a purge, before its receipt is show
 class Parts:
     """The gateway's parts that pages show or act through. The console has no rights of its own.
 
-    `clock`: Unix seconds.
+    `room`: of the engines, as a page shows it. `turns`: the pages' own. `clock`: Unix seconds.
     """
 
     access: Access
@@ -42,6 +43,7 @@ class Parts:
     fleet: Fleet
     instances: InstancesAdmin
     room: WaitingRoom
+    turns: WaitingRoom
     tallies: Tallies
     audits: Path
     clock: Callable[[], float] = time.time

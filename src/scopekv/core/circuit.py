@@ -47,10 +47,19 @@ class Circuit:
         """Whether a request may go now: always while closed, one at a time after the wait."""
         return self._until is None or (now >= self._until and now >= self._probe_until)
 
-    def begins(self, now: float) -> None:
-        """A request goes; while open it is the probe, and others wait for what becomes of it."""
-        if self._until is not None:
-            self._probe_until = now + self._limits.probe_seconds
+    def begins(self, now: float) -> bool:
+        """A request goes; while open it is the probe, and others wait for what becomes of it.
+
+        True for the probe, whose end must be told, however it ends.
+        """
+        if self._until is None:
+            return False
+        self._probe_until = now + self._limits.probe_seconds
+        return True
+
+    def probed(self) -> None:
+        """The probe has ended. One that said nothing (its client left) makes room for another."""
+        self._probe_until = -math.inf
 
     def worked(self) -> None:
         """A request was answered: closed, and as new."""

@@ -52,6 +52,7 @@ class Access:
         self.versions: Versions | None = None  # of all that is kept here
         self._compared_at = -math.inf  # they were the registry's at that time, or later
         self._keys: dict[bytes, KeyRecord] = {}
+        self._tokens: dict[bytes, KeyRecord] = {}  # apart: one counts only once it is verified
         self._rules: dict[str, RoleRules] = {}
         self._epochs: dict[Scope, int] = {}
         self._callers: dict[tuple[str, str, str], Caller] = {}
@@ -94,8 +95,8 @@ class Access:
             identity = await identities.identity(token, digest)
             for _ in range(2):
                 await self.refresh()
-                record = self._keys.get(digest) or await self._kept(
-                    self._keys, digest, lambda: identities.record(identity)
+                record = self._tokens.get(digest) or await self._kept(
+                    self._tokens, digest, lambda: identities.record(identity)
                 )
                 if record is not None:
                     return record
@@ -182,6 +183,7 @@ class Access:
                 self.documents = DocumentIndex(documents)
             if before is None or versions.principals != before.principals:
                 self._keys.clear()
+                self._tokens.clear()
             if before is None or versions.rules != before.rules:
                 self._rules.clear()
             if before is None or versions.epochs != before.epochs:

@@ -7,13 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from scopekv.compose import OidcVerifier, World
-from scopekv.console import Console, Parts
+from scopekv.console import CONSOLE_PLACES, Console, Parts
 from scopekv.core.tickets import audience_id
 from scopekv.errors import Misuse, NotFound, ScopeKVError
 from scopekv.gateway.access import Access
 from scopekv.gateway.admin_http import PREFIX as ADMIN
-from scopekv.gateway.admin_http import handle as handle_admin
-from scopekv.gateway.admin_http import revocation_of, settled
+from scopekv.gateway.admin_serving import AdminServing
 from scopekv.gateway.administration import Administration
 from scopekv.gateway.apis import APIS
 from scopekv.gateway.apis.messages import COUNT_TOKENS, MESSAGES, worded
@@ -43,9 +42,9 @@ from scopekv.gateway.revocation import Revoker
 from scopekv.gateway.routing import Router
 from scopekv.gateway.scope_notes import ScopeNotes
 from scopekv.gateway.settings import GatewaySettings
-from scopekv.gateway.standing import ENGINES, Standing, send
+from scopekv.gateway.standing import ENGINES, MODELS, Standing
 from scopekv.gateway.upstreams.relay import Upstreams
-from scopekv.gateway.waiting import engine_room
+from scopekv.gateway.waiting import WaitingRoom, engine_room
 from scopekv.gateway.warm import Warmer
 from scopekv.store.broker import Authority, KeyBroker
 
@@ -106,7 +105,10 @@ class Gateway:
         self.expirer = Expirer(self.fleet, self.broker, self.warmer.unpinned)
         self._administration = Administration(world.registry)
         self.ender = Ender(self._administration)
-        self._instances = InstancesAdmin(world.registry, self.fleet, restart)
+        instances = InstancesAdmin(world.registry, self.fleet, restart)
+        self._admin = AdminServing(
+            *(self.access, self._administration, instances, self.revoker, settings.routing)
+        )
         self.locator = IndexLocator(self.fleet, issuer)
         self.router = Router(self.fleet, self.metrics, settings.routing.in_flight_max, self.locator)
         self.room = engine_room(self.fleet, settings.routing)
@@ -128,15 +130,16 @@ class Gateway:
             recorder=self.recorder,
             request_log=self.request_log,
         )
+        turns = WaitingRoom(lambda: CONSOLE_PLACES, settings.routing, "the console")
         self._console = Console(
             Parts(
                 *(self.access, self._administration, self.revoker, explainer, recents, self.fleet),
-                *(self._instances, self.room, world.tallies, world.audits),
+                *(instances, self.room, turns, world.tallies, world.audits),
             )
         )
         self._cached_contents = CachedContents(
             *(self.access, self._administration, self.router, self.metrics),
-            settings.cached_contents,
+            *(settings.cached_contents, settings.routing),
         )
         self.upstreams = Upstreams(
             *(settings.upstreams, settings.routing, self.access, reader, world.scope_secret),
@@ -150,6 +153,9 @@ class Gateway:
             ENGINES: self.room,
             ("explain", ""): explainer.room,
             ("count_tokens", ""): count.room,
+            ("admin", ""): self._admin.room,
+            ("console", ""): turns,
+            ("cached_contents", ""): self._cached_contents.room,
             **{("upstream", name): room for name, room in self.upstreams.rooms().items()},
         }
         standing = Standing(
@@ -160,11 +166,12 @@ class Gateway:
             ("POST", COUNT_TOKENS): self.upstreams.before(count.serve),
             ("POST", EXPLAIN): explainer.serve,
             ("POST", LEASES_PATH): self.leases.serve,
-            ("GET", "/v1/models"): standing.models,
+            ("GET", MODELS): standing.models,
             ("GET", "/healthz"): standing.healthz,
             ("GET", "/readyz"): standing.readyz,
             ("GET", "/metrics"): standing.metrics,
         }
+        self._model = standing.model
         limits = ServerLimits(request=RequestLimits(body_bytes_max=settings.body_bytes_max))
         self._server = Server(self._serve, limits=limits, error_map=_failure)
 
@@ -226,41 +233,27 @@ class Gateway:
         try:
             await route(request, reply)
         except ScopeKVError as error:
-            self.metrics.answered(request.path if route != self._admin else ADMIN, _status(error))
+            self.metrics.answered(self._place(request), _status(error))
             raise
+
+    def _place(self, request: Request) -> str:
+        """What metrics call the path: never what a client made up."""
+        if (request.method, request.path) in self._routes:
+            return request.path
+        return next((one for one in (ADMIN, MODELS) if request.path.startswith(one)), "other")
 
     def _route_of_many(self, path: str) -> Route:
         """The route of a path that is not the only one of its kind. Raises `Misuse`, `NotFound`."""
         if path.startswith(ADMIN):
-            return self._admin
+            return self._admin.serve
         if self._console.takes(path):
             return self._console.serve
+        if path.startswith(f"{MODELS}/"):
+            return self._model
         methods = [method for method, known in self._routes if known == path]
         if methods:
             raise Misuse(f"{path} takes {', '.join(methods)}")
         raise NotFound(f"there is no {path[:120]!r} here; see GET /v1/models")
-
-    async def _admin(self, request: Request, reply: Reply) -> None:
-        principal = await self.access.principal(request)
-        if self._instances.takes(request.path):
-            send(reply, 200, await self._instances.answer(request, principal))
-            return
-        status, answer = await asyncio.to_thread(
-            handle_admin,
-            self._administration,
-            principal,
-            request.method,
-            request.path,
-            request.query,
-            request.body,
-        )
-        waits = revocation_of(status, answer, request.body)
-        if waits is not None:
-            await self.revoker.settled(*waits)
-            status, answer = await asyncio.to_thread(
-                settled, self._administration, principal, answer
-            )
-        send(reply, status, answer)
 
 
 def _status(error: ScopeKVError) -> int:

@@ -46,6 +46,7 @@ class Written:
 
 
 _decoder = msgspec.json.Decoder()
+_PARTS = ("content", "output")  # of a message, and of a tool's result in Responses
 N_MAX = 128
 
 
@@ -105,7 +106,9 @@ def stripped(body: dict[str, Any], api: Api) -> dict[str, Any]:
 
 
 def _has_parts(message: Any) -> bool:
-    return isinstance(message, dict) and isinstance(message.get("content"), list)
+    return isinstance(message, dict) and (
+        isinstance(message.get("content"), list) or isinstance(message.get("output"), list)
+    )
 
 
 def _without_names_of_media(message: Any) -> Any:
@@ -115,13 +118,18 @@ def _without_names_of_media(message: Any) -> Any:
     """
     if not _has_parts(message):
         return message
-    parts = [
-        {key: value for key, value in part.items() if key != "uuid"}
-        if isinstance(part, dict)
-        else part
-        for part in message["content"]
-    ]
-    return {**message, "content": parts}
+    return {
+        name: [_without_name(part) for part in value]
+        if name in _PARTS and isinstance(value, list)
+        else value
+        for name, value in message.items()
+    }
+
+
+def _without_name(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    return {key: value for key, value in part.items() if key != "uuid"}
 
 
 def engine_body(

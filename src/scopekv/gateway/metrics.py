@@ -132,7 +132,8 @@ class Metrics:
         )
         self._waiting = self._gauge(
             "requests_waiting",
-            "Requests that wait for a place at engines, upstream, explain or count_tokens.",
+            "Requests that wait for a place at engines, upstream, explain, count_tokens, admin, "
+            "console or cached_contents.",
             "at",
             "upstream",
         )

@@ -10,11 +10,11 @@ import msgspec
 
 from scopekv.core.backlogs import HEADER
 from scopekv.core.values import light_value
-from scopekv.errors import Misuse, Unavailable
+from scopekv.errors import Misuse, NotFound, Unavailable
 from scopekv.gateway.apis import Api
 from scopekv.gateway.apis.api import Head
-from scopekv.gateway.http.answer import UpstreamResponse
-from scopekv.gateway.http.messages import Headers, Request, end_to_end
+from scopekv.gateway.http.answer import TooLong, UpstreamResponse
+from scopekv.gateway.http.messages import Failure, Headers, Request, end_to_end
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.prompts import Prompt
@@ -34,6 +34,7 @@ ERROR_BYTES_MAX = 1 << 16
 ANSWER_BYTES_MAX = 64 << 20
 RETRY_AFTER = b"1"  # seconds, where an engine that is too busy does not say
 _JSON: Headers = [(b"content-type", b"application/json")]
+_FAILED = "the engine failed at this request: retry"
 
 # Credentials, what narrows, and what would pick a request's name, rank or encoding in the engine.
 _STRIPPED_HEADERS = frozenset(
@@ -87,7 +88,13 @@ class Passing:
     compared: Callable[[], Awaitable[Any]] | None  # with an earlier request, if it asked for that
 
     async def whole(self, answer: UpstreamResponse, reply: Reply) -> Told:
-        content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
+        try:
+            content, report = take_report(await answer.read(ANSWER_BYTES_MAX))
+        except TooLong:  # by what was asked for: the engine is well
+            raise Misuse(
+                f"the answer is over the limit of {ANSWER_BYTES_MAX} bytes: ask for it as a "
+                "stream, or for less (n, max_tokens, logprobs)"
+            ) from None
         usage = read_usage(content)
         self.route.answered(usage)
         kinds = self._count(usage)
@@ -143,14 +150,28 @@ async def pass_error(
     answer: UpstreamResponse, secrets: tuple[bytes, ...], reply: Reply, metrics: Metrics
 ) -> None:
     """Pass the engine's own words on, unless they repeat what a client must not see."""
-    content = await answer.read(ERROR_BYTES_MAX)
+    content = await error_words(answer)
     if answer.status in (401, 403):
         raise Unavailable("the engine refused this gateway's own key")
-    if any(secret in content for secret in secrets) or not is_error(content):
+    told = is_error(content) and not any(secret in content for secret in secrets)
+    if not told and answer.status == 404:
+        raise NotFound("the engine that serves this model does not have this API")
+    if not told and answer.status < 500:
         raise Misuse("the engine did not accept this request; check its fields and their types")
     metrics.answered("engine_error", answer.status)
+    if not told:  # a page of a proxy, a crash's plain text
+        reply.fail(Failure(answer.status, _FAILED, "server_error", "unavailable"))
+        return
     wait = answer.header(b"retry-after") or (RETRY_AFTER if answer.status == 429 else None)
     reply.send(answer.status, [*_JSON, *([(b"retry-after", wait)] if wait else [])], content)
+
+
+async def error_words(answer: UpstreamResponse) -> bytes:
+    """The body of an error; nothing of one so long that it can only repeat the request."""
+    try:
+        return await answer.read(ERROR_BYTES_MAX)
+    except TooLong:
+        return b""
 
 
 def to_pass(request: Request) -> Headers:
@@ -166,8 +187,9 @@ def passed(headers: Headers) -> Headers:
 
 
 def is_error(content: bytes) -> bool:
+    """Whether it is an error in a form that clients read: OpenAI's, or SGLang's bare one."""
     try:
         decoded = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return isinstance(decoded, dict) and "error" in decoded
+    return isinstance(decoded, dict) and ("error" in decoded or decoded.get("object") == "error")

@@ -204,6 +204,8 @@ class Relay:
             if answer.status != 200:
                 if answer.status >= 500:
                     route.failed()
+                elif answer.status not in (401, 403):  # which are about our own key
+                    route.refused()
                 job.trace.failed(str(answer.status))
                 await pass_error(answer, sending.secrets, reply, self._metrics)
                 return None

@@ -108,7 +108,10 @@ class NullLocator:
 class Route:
     """One request on its instance, counted from the choice on. End it with `close`, always."""
 
-    __slots__ = ("_in_flight", "_loop", "_marked", "_outcome", "_reservation", "choice", "instance")
+    __slots__ = (
+        *("_in_flight", "_loop", "_marked", "_outcome", "_probe", "_reservation"),
+        *("choice", "instance"),
+    )
 
     def __init__(
         self,
@@ -118,8 +121,11 @@ class Route:
         in_flight: PrefixesInFlight,
         marked: Sequence[Mark],
         loop: asyncio.AbstractEventLoop,
+        *,
+        probe: bool,
     ) -> None:
-        self.instance, self.choice = instance, choice
+        """`probe`: of an instance that failed others (`core.circuit`)."""
+        self.instance, self.choice, self._probe = instance, choice, probe
         self._reservation, self._in_flight, self._marked = reservation, in_flight, marked
         self._loop = loop
         self._outcome: Outcome | None = None
@@ -138,6 +144,10 @@ class Route:
         self.instance.circuit.worked()
         self._outcome = outcome_of(usage)
 
+    def refused(self) -> None:
+        """The instance answered that it will not: it works."""
+        self.instance.circuit.worked()
+
     def failed(self) -> bool:
         """The instance failed it. True if it is left alone for a while now."""
         return self.instance.circuit.failed(self._loop.time())
@@ -145,6 +155,8 @@ class Route:
     def close(self) -> None:
         """It ended, however. Idempotent."""
         if self._reservation.open:
+            if self._probe:
+                self.instance.circuit.probed()
             self._in_flight.ended(self.instance.address.name, self._marked)
             self.instance.load.done(self._reservation, self._loop.time(), self._outcome)
 
@@ -184,7 +196,7 @@ class Router:
         candidates = self._candidates(asked, marked, serving, now)
         choice = choose(candidates, total, tie, retry=bool(tried))
         instance = next(i for i in serving if i.address.name == choice.name)
-        instance.circuit.begins(now)
+        probe = instance.circuit.begins(now)
         reservation = instance.load.place(
             now,
             total_tokens=total,
@@ -195,7 +207,8 @@ class Router:
         self._in_flight.placed(choice.name, marked)
         self._locator.sent(marked, instance)
         self._metrics.routed(choice.reason)
-        return Route(instance, choice, reservation, self._in_flight, marked, loop)
+        books = self._in_flight
+        return Route(instance, choice, reservation, books, marked, loop, probe=probe)
 
     def _candidates(
         self, asked: Asked, marked: Sequence[Mark], serving: Sequence[Instance], now: float

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
-from scopekv.errors import ScopeDenied, Unavailable
+from scopekv.errors import Misuse, ScopeDenied, Unavailable, UnknownModel
 from scopekv.gateway.access import Access
 from scopekv.gateway.fleet import Fleet
 from scopekv.gateway.http.messages import Request
@@ -20,6 +22,7 @@ from scopekv.gateway.waiting import WaitingRoom
 from scopekv.gateway.warm import Warmer
 
 OPERATOR = "operator"
+MODELS = "/v1/models"
 ENGINES = ("engines", "")
 
 
@@ -37,13 +40,37 @@ class Standing:
     ) -> None:
         self._access, self._fleet, self._warmer = access, fleet, warmer
         self._rooms, self._upstreams, self._metrics = rooms, upstreams, metrics
+        self._since = int(time.time())
 
     async def models(self, request: Request, reply: Reply) -> None:
         """Those of the engines, and those that the caller's organisation may ask providers for."""
+        names = await self._names(request)
+        send(reply, 200, {"object": "list", "data": [self._card(name) for name in names]})
+
+    async def model(self, request: Request, reply: Reply) -> None:
+        """One of them; clients ask for it by its name."""
+        names = await self._names(request)
+        if request.method != "GET":
+            raise Misuse("a model takes GET")
+        name = unquote(request.path.removeprefix(f"{MODELS}/"))
+        if name not in names:
+            known = ", ".join(names)
+            raise UnknownModel(f"the model {name[:120]!r} does not exist here; there is: {known}")
+        send(reply, 200, self._card(name))
+
+    async def _names(self, request: Request) -> list[str]:
         principal = await self._access.principal(request)
-        names = dict.fromkeys([*self._fleet.models(), *self._upstreams.models(principal.org)])
-        data = [{"id": name, "object": "model", "owned_by": "scopekv"} for name in names]
-        send(reply, 200, {"object": "list", "data": data})
+        names = [*self._fleet.models(), *self._upstreams.models(principal.org)]
+        return list(dict.fromkeys(names))
+
+    def _card(self, name: str) -> dict[str, Any]:
+        """As OpenAI's, with the context's length where an engine told it, as vLLM's."""
+        having = [i for i in self._fleet.instances if i.max_model_len and name in i.models]
+        card: dict[str, Any] = {"id": name, "object": "model", "created": self._since}
+        card["owned_by"] = "scopekv"
+        if having:
+            card["max_model_len"] = min(i.max_model_len for i in having)
+        return card
 
     async def healthz(self, _request: Request, reply: Reply) -> None:
         send(reply, 200, {"status": "ok"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,9 +12,11 @@ from scopekv.core.scopes import ScopeKind
 from scopekv.core.segments import Segment
 from scopekv.core.values import light_value
 
-_END = b"\n\n"
+_END, _CRLF_END = b"\n\n", b"\r\n\r\n"  # of an event; servers use one or the other
 _LAST = (b"event: message_delta", b"event: response.completed")
 HELD_BYTES_MAX = 1 << 20
+# What is negative or absurd is no count: it would spoil everybody's sums.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 
 @light_value()
@@ -27,7 +29,7 @@ class Usage:
 
 
 class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
+    cached_tokens: _Count | None = None
 
 
 class _Told(msgspec.Struct):
@@ -37,22 +39,25 @@ class _Told(msgspec.Struct):
     those of Messages are what was neither read from the cache nor written to it.
     """
 
-    prompt_tokens: int = 0
-    completion_tokens: int | None = 0
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count | None = 0
     prompt_tokens_details: _Details | None = None
-    input_tokens: int = 0
-    output_tokens: int | None = 0
+    input_tokens: _Count = 0
+    output_tokens: _Count | None = 0
     input_tokens_details: _Details | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: _Count | None = None
+    cache_creation_input_tokens: _Count | None = None
 
     def usage(self) -> Usage:
         details = self.prompt_tokens_details or self.input_tokens_details
         cached = details.cached_tokens if details else self.cache_read_input_tokens
-        if self.prompt_tokens:
-            return Usage(self.prompt_tokens, self.completion_tokens, cached)
-        apart = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
-        return Usage(self.input_tokens + apart, self.output_tokens, cached)
+        total, answer = self.prompt_tokens, self.completion_tokens
+        if not total:
+            apart = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+            total, answer = self.input_tokens + apart, self.output_tokens
+        if cached is not None and cached > total:
+            cached = total
+        return Usage(total, answer, cached)
 
 
 class _Response(msgspec.Struct):
@@ -116,9 +121,12 @@ class Tap(ABC):
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what may go on now: whole events."""
-        data = self._held + chunk if self._held else chunk
-        last = data.rfind(_END)
-        end = last + len(_END) if last >= 0 else 0
+        data, mark = self._held + chunk if self._held else chunk, _END
+        last = data.rfind(mark)
+        if last < 0:
+            mark = _CRLF_END
+            last = data.rfind(mark)
+        end = last + len(mark) if last >= 0 else 0
         self._held = data[end:]
         if len(self._held) > HELD_BYTES_MAX:
             whole, self._held = data, b""
@@ -127,26 +135,30 @@ class Tap(ABC):
         told = whole.find(b'"usage"')
         if told < 0:
             return whole
-        before = whole.rfind(_END, 0, told)
-        start = before + len(_END) if before >= 0 else 0
-        events = whole[start:].split(_END)[:-1]
-        return whole[:start] + b"".join([self._event(event) for event in events])
+        before = whole.rfind(mark, 0, told)
+        start = before + len(mark) if before >= 0 else 0
+        events = whole[start:].split(mark)[:-1]
+        return whole[:start] + b"".join([self._event(event, mark) for event in events])
 
     def rest(self) -> bytes:
         """What is left when the engine ends without an event's end."""
         return self._held
 
-    def _event(self, event: bytes) -> bytes:
-        """An event that may tell the usage, with its end, as the client gets it."""
-        start = event.find(b"data: {") if b'"usage"' in event else -1
+    def _event(self, event: bytes, mark: bytes) -> bytes:
+        """An event that may tell the usage, with its end `mark`, as the client gets it."""
+        start = event.find(b"data:") if b'"usage"' in event else -1
         if start < 0 or (start and event[start - 1 : start] != b"\n"):
-            return event + _END
-        answer = _read(event[start + 6 :])
+            return event + mark
+        answer = _read(event[start + 5 :].partition(b"\n")[0])
         told = answer.usage or (answer.response.usage if answer.response else None)
         if told is None:
-            return event + _END
-        self.usage = told.usage()
-        return self._told(event + _END, running=bool(answer.choices))
+            return event + mark
+        self.usage = self._counted(told.usage())
+        return self._told(event + mark, running=bool(answer.choices))
+
+    def _counted(self, usage: Usage) -> Usage:
+        """What this event and those before it say together."""
+        return usage
 
     @abstractmethod
     def _told(self, event: bytes, *, running: bool) -> bytes:

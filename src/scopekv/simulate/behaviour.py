@@ -18,7 +18,8 @@ class Behaviour:
     a prompt, one prompt at a time. `event_seconds`: between two events of a stream.
     `dies_after_events`: cut the connection after so many events of a stream (or, at 0, instead of
     an answer). `refuses`: the status to answer completions with, 0 for none. `echoes_body`: a
-    refusal repeats the request, as a careless validator would. `template_shown`: what the plugin
+    refusal repeats the request, as a careless validator would. `refusal`: its body as it is, of a
+    server of another kind. `template_shown`: what the plugin
     says the chat template is, where it is not the one in use. `paused`: as a stopped process, it
     takes connections and answers nothing until this is False. `purges_busy`: so many purges remove
     nothing yet and say busy. `purge_seconds`: before a purge takes effect. `purge_error`: what the
@@ -33,6 +34,7 @@ class Behaviour:
     dies_after_events: int | None = None
     refuses: int = 0
     echoes_body: bool = False
+    refusal: bytes | None = None
     template_shown: str | None = None
     paused: bool = False
     purges_busy: int = 0

@@ -200,6 +200,9 @@ class SimulatedEngine:
             self.seen.running -= 1
 
     def _refuse(self, body: dict[str, Any], reply: Reply) -> None:
+        if self.behaviour.refusal is not None:
+            reply.send(self.behaviour.refuses, _TEXT, self.behaviour.refusal)
+            return
         words = f"refused: {body}" if self.behaviour.echoes_body else "refused, as told"
         error = {"message": words, "type": "BadRequestError", "param": None, "code": 400}
         reply.send(self.behaviour.refuses, _JSON, msgspec.json.encode({"error": error}))

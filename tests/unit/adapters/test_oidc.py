@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from scopekv.adapters.oidc import OidcVerifier, ProviderSettings
 from scopekv.core.identity import TokenRefused
 from scopekv.errors import ConfigError, Unavailable
-from tests.http.identity_provider import IdentityProvider, b64, jwk, private_key, signed
+from tests.http.identity_provider import IdentityProvider, b64, jwk, number, private_key, signed
 
 pytest.importorskip("jwt", reason="needs the oidc extra")
 DISCOVERY = "/.well-known/openid-configuration"
@@ -121,6 +121,7 @@ def test_keys_that_are_of_no_use_are_left_out(
         "keys": [
             jwk("good", good, alg="RS256"),
             jwk("short", private_key("rsa1024")),
+            jwk("long", good, n=number((1 << 8200) + 1)),
             jwk("encrypts", good, use="enc"),
             jwk("signs", good, key_ops=["sign"]),
             jwk("odd", good, key_ops="verify"),

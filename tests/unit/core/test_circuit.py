@@ -29,3 +29,14 @@ def test_a_probe_that_nobody_reports_on_does_not_hold_the_circuit_open() -> None
     circuit.begins(1.0)
     assert not circuit.allows(10.9)
     assert circuit.allows(11.0)
+
+
+def test_a_probe_that_ended_without_a_word_makes_room_for_another() -> None:
+    circuit = Circuit(CircuitLimits(failures=1, probe_seconds=10))
+    assert not circuit.begins(0.0), "while closed there is none"
+    circuit.failed(0.0)
+    assert circuit.begins(1.0)
+    assert not circuit.allows(1.1)
+    circuit.probed()
+    assert circuit.allows(1.2)
+    assert circuit.open

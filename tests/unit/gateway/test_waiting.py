@@ -30,3 +30,15 @@ async def test_who_has_waited_elsewhere_waits_so_much_less() -> None:
                 pass
         assert (room.taken, room.waiting) == (1, 0)
     assert room.free
+
+
+async def test_who_leaves_in_the_moment_of_its_turn_gives_the_place_back() -> None:
+    room = WaitingRoom(lambda: 1, RoutingSettings(), "the engines")
+    assert room.take()
+    waits = asyncio.create_task(room.wait("acme", 0.0))
+    await asyncio.sleep(0)
+    room.leave()
+    assert room.taken == 1, "its turn came"
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+    assert (room.taken, room.waiting) == (0, 0)

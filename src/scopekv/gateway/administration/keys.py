@@ -60,11 +60,7 @@ class KeyAdministration:
         with self._gate.act(caller, Action.KEY_CREATE, "own key") as act:
             me = act.caller
             act.require(Resource(me.org_uid, account=me))
-            held = act.tx.keys.list(me.org_uid, me.uid, "", OWN_KEYS_MAX)
-            if len(held) >= OWN_KEYS_MAX:
-                raise Conflict(
-                    f"you have {len(held)} keys; the limit is {OWN_KEYS_MAX}: delete some"
-                )
+            held = self._room(act)
             last = me.grant.keys_end_at if me.grant else self._last_end(held)
             if expires_at is not None and expires_at > last:
                 raise Misuse(f"expires_at must be at most {int(last)}, or left out")
@@ -107,6 +103,8 @@ class KeyAdministration:
                     "the key is blocked or has expired, so it cannot be rotated; an administrator "
                     "can create a new one"
                 )
+            if overlap_seconds and owner.principal.uid == act.caller.uid:
+                self._room(act)  # both stay for a while
             new = self._make(act, old.account_uid, old.label, old.expires_at)
             if overlap_seconds:
                 act.tx.keys.expire(uid, now + overlap_seconds)
@@ -131,6 +129,15 @@ class KeyAdministration:
         key, owner = act.key(uid)
         act.require(Resource(key.org_uid, account=owner.principal))
         return key
+
+    @staticmethod
+    def _room(act: Act) -> Sequence[ApiKey]:
+        """The caller's keys. Raises `Conflict` where there is no room for one of their making."""
+        me = act.caller
+        held = act.tx.keys.list(me.org_uid, me.uid, "", OWN_KEYS_MAX)
+        if len(held) >= OWN_KEYS_MAX:
+            raise Conflict(f"you have {len(held)} keys; the limit is {OWN_KEYS_MAX}: delete some")
+        return held
 
     def _make(
         self, act: Act, account_uid: str, label: str, expires_at: float | None

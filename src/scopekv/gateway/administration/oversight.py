@@ -128,7 +128,8 @@ class AuditAdministration:
 
 def _head(text: str) -> tuple[int, str]:
     seq, _, digest = text.partition(":")
-    if not (seq.isascii() and seq.isdigit() and 0 < int(seq) < 2**63 and len(digest) == 64):
+    numbered = seq.isascii() and seq.isdigit() and len(seq) < 20
+    if not (numbered and 0 < int(seq) < 2**63 and len(digest) == 64):
         raise Misuse("a head is SEQ:DIGEST as `audit verify` printed it")
     return int(seq), digest
 

@@ -19,14 +19,14 @@ from scopekv.gateway.apis.api import Api, Body, Head
 from scopekv.gateway.http.messages import Failure
 from scopekv.gateway.template import NotRenderable
 from scopekv.gateway.tokens import Tokens
-from scopekv.gateway.usage import EventTap, Shares, Tap
+from scopekv.gateway.usage import EventTap, Shares, Tap, Usage, read_usage
 
 MESSAGES = "/v1/messages"
 COUNT_TOKENS = f"{MESSAGES}/count_tokens"
 BREAKPOINTS_MAX = 4
 TTLS = ("5m", "1h")
 _PREVIOUS = "previous_message_id"
-_START = b"event: message_start\ndata: "
+_START, _DATA = b"event: message_start", b"data:"
 _ID, _REQUEST_ID = "msg_", "req_"
 # What changes the rendered prompt in ways that only the engine knows.
 _ENGINE_RENDERS = ("chat_template_kwargs", "thinking", "output_config")
@@ -218,20 +218,31 @@ def _answer(body: Body, content: bytes, head: Head) -> bytes:
 
 
 class _MessagesTap(EventTap):
-    """Writes the gateway's own members into the event that holds the message's beginning."""
+    """Writes the gateway's own members into the event that holds the message's beginning.
 
-    __slots__ = ("_head",)
+    That one tells what was read; the last need not, and then tells the answer's tokens alone.
+    """
+
+    __slots__ = ("_began", "_head")
 
     def __init__(self, shares: Shares | None, head: Head) -> None:
         super().__init__(shares)
-        self._head = head
+        self._head, self._began = head, Usage()
 
-    def _event(self, event: bytes) -> bytes:
-        if not event.startswith(_START):
-            return super()._event(event)
-        start = msgspec.json.decode(event[len(_START) :])
+    def _event(self, event: bytes, mark: bytes) -> bytes:
+        named, found, data = event.partition(_DATA)
+        if not found or not named.startswith(_START):
+            return super()._event(event, mark)
+        start = msgspec.json.decode(data)
+        self._began = read_usage(msgspec.json.encode(start["message"])) or self._began
         start["message"] |= self._head
-        return b"%b%b\n\n" % (_START, msgspec.json.encode(start))
+        return b"%b%b %b%b" % (named, _DATA, msgspec.json.encode(start), mark)
+
+    def _counted(self, usage: Usage) -> Usage:
+        began = self._began
+        if usage.prompt_tokens:
+            return usage
+        return Usage(began.prompt_tokens, usage.completion_tokens, began.cached)
 
 
 def _tap(_body: Body, shares: Shares | None, head: Head) -> Tap:

@@ -27,11 +27,13 @@ from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.instances import Instance
 from scopekv.gateway.metrics import Metrics
 from scopekv.gateway.routing import Router
-from scopekv.gateway.settings import CachedContentSettings
+from scopekv.gateway.settings import CachedContentSettings, RoutingSettings
 from scopekv.gateway.tokens import Stretch
+from scopekv.gateway.waiting import WaitingRoom
 
 PATHS = ("/v1/cachedContents", "/v1beta/cachedContents")
 PAGE_MAX = 1000
+PLACES = 4  # of the threads that all the gateway shares
 BODY_BYTES_MAX = 25 << 20
 _NARROWS = (b"x-scopekv-user", b"x-scopekv-session")
 _JSON: Headers = [(b"content-type", b"application/json")]
@@ -53,7 +55,9 @@ class CachedContents:
         router: Router,
         metrics: Metrics,
         settings: CachedContentSettings,
+        routing: RoutingSettings,
     ) -> None:
+        self.room = WaitingRoom(lambda: PLACES, routing, "cached contents")
         self._access, self._router, self._metrics = access, router, metrics
         self._service = administration.cached_contents
         self._pace = Pace()
@@ -65,10 +69,11 @@ class CachedContents:
         )
 
     async def serve(self, request: Request, reply: Reply) -> None:
-        """Answer one request, errors in Google's form."""
+        """Answer one request, errors in Google's form; 429 where too many wait."""
         reply.worded = forms.worded
         try:
-            answer = await self._answer(request)
+            async with self.room.place(lambda: self._access.principal(request)):
+                answer = await self._answer(request)
         except ScopeKVError as error:
             self._metrics.answered(PATHS[0], http_error(error)[0])
             raise

@@ -17,6 +17,10 @@ from scopekv.gateway.http.messages import Headers
 BODY_BYTES_HIGH = 256 * 1024
 
 
+class TooLong(Unavailable):
+    """The body is over the reader's limit. It says nothing about whether the instance works."""
+
+
 class Source(Protocol):
     """The connection as an answer sees it. After `deadline` (loop time) it fails the answer."""
 
@@ -84,7 +88,7 @@ class UpstreamResponse:
         return None
 
     async def read(self, bytes_max: int) -> bytes:
-        """The whole body. Unavailable: it was cut, stalled, or is over `bytes_max`."""
+        """The whole body. Unavailable: it was cut or stalled; `TooLong`: is over `bytes_max`."""
         parts: list[bytes] = []
         size_bytes = 0
         while not self.ended:
@@ -92,7 +96,7 @@ class UpstreamResponse:
             size_bytes += len(chunk)
             if size_bytes > bytes_max:
                 self.close()
-                raise Unavailable(f"the instance's answer is over the limit of {bytes_max} bytes")
+                raise TooLong(f"the instance's answer is over the limit of {bytes_max} bytes")
             parts.append(chunk)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -17,6 +17,7 @@ from scopekv.gateway.http.messages import Failure, Headers, Request
 # RFC 3986 host (name, IPv4, or bracketed IPv6) and an optional port.
 HOST = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 KEPT_BYTES_MAX = 128  # of a target or host whose reading is kept: most are asked for again
+PIECES_MAX = 1024  # of a body before they are joined: chunks of 2 bytes would take 20 times that
 
 
 class _Stop(Exception):
@@ -72,6 +73,7 @@ class RequestParser:
         "_framing_bytes",
         "_head_bytes",
         "_headers",
+        "_joined",
         "_limits",
         "_minor_version",
         "_parser",
@@ -134,6 +136,7 @@ class RequestParser:
         self._headers: Headers = []
         self._head_bytes = 0
         self._body: list[bytes] = []
+        self._joined = 0  # how many of those, the first ones, are of many pieces
         self._body_bytes = 0
 
     def on_url(self, url: bytes) -> None:
@@ -207,6 +210,9 @@ class RequestParser:
         if self._body_bytes > self._limits.body_bytes_max:
             self._refuse_body()
         self._body.append(body)
+        if len(self._body) - self._joined >= PIECES_MAX:
+            self._body[self._joined :] = [b"".join(self._body[self._joined :])]
+            self._joined += 1
 
     def on_message_complete(self) -> None:
         self._framing_bytes = 0

@@ -11,8 +11,9 @@ from scopekv.gateway.http.answer import UpstreamResponse
 from scopekv.gateway.http.messages import Headers
 from scopekv.gateway.http.reply import Reply
 from scopekv.gateway.metrics import Metrics
-from scopekv.gateway.passing import ANSWER_BYTES_MAX, ERROR_BYTES_MAX, REQUEST_ID, is_error
+from scopekv.gateway.passing import ANSWER_BYTES_MAX, REQUEST_ID, error_words, is_error
 from scopekv.gateway.reading import Job
+from scopekv.gateway.upstreams import errors
 from scopekv.gateway.usage import Usage, read_usage
 
 _PASSED = (b"content-type", b"request-id", b"x-request-id")
@@ -33,7 +34,7 @@ async def pass_answer(
     else:
         content = await answer.read(ANSWER_BYTES_MAX)
         usage = read_usage(content)
-        reply.send(200, headers, content)
+        reply.send(200, headers, errors.whole_answer(content))
     metrics.answered(job.api.path, 200)
     if usage is not None:
         metrics.upstream_counted(upstream, usage.prompt_tokens, usage.cached or 0)
@@ -45,7 +46,7 @@ async def _stream(
 ) -> Usage | None:
     tap = job.api.tap(job.body, None, {})
     async for chunk in answer.stream():
-        data = tap.feed(chunk)
+        data = errors.events(tap.feed(chunk))
         if not data:
             continue
         if reply.started:
@@ -54,7 +55,7 @@ async def _stream(
             await reply.start(200, headers, data)
     if not reply.started:
         await reply.start(200, headers)
-    await reply.finish(tap.rest())
+    await reply.finish(errors.events(tap.rest()))
     return tap.usage
 
 
@@ -65,7 +66,7 @@ async def refuse(
 
     Raises `Overloaded`, `Unavailable` or `Misuse`.
     """
-    content = await answer.read(ERROR_BYTES_MAX)
+    content = await error_words(answer)
     if answer.status in _BUSY:
         raise Overloaded(
             "the provider takes no more requests just now",

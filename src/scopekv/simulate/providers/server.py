@@ -22,7 +22,8 @@ class SimulatedProvider:
 
     `by_breakpoint`: models of OpenAI that cache as GPT-5.6 does. `held`: answers wait while it is
     set. `fails`: statuses that the next requests get instead of an answer. `breaks`: every
-    connection is cut after a stream's second event. `seen`: every request that came, with its
+    connection is cut after a stream's second event. `interrupts`: what then ends a stream, instead
+    of the rest of it. `seen`: every request that came, with its
     body. `clock`: what the caches' times are measured by, seconds.
     """
 
@@ -41,6 +42,7 @@ class SimulatedProvider:
         self.held = False
         self.fails: list[int] = []
         self.breaks = False
+        self.interrupts = b""
         self.seen: list[tuple[Request, dict[str, Any]]] = []
         self._server: Server | None = None
         self._port = 0
@@ -96,6 +98,9 @@ class SimulatedProvider:
                 await asyncio.sleep(0.05)  # what was written is on its way
                 self._server.abort()
                 return
+            if self.interrupts and number == 2:
+                await reply.write(self.interrupts)
+                break
             await reply.write(event)
         await reply.finish()
 

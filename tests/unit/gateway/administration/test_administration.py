@@ -187,6 +187,10 @@ def test_a_right_does_not_outlive_its_removal(world: World) -> None:
     with pytest.raises(ScopeDenied, match="blocked or deleted"):
         service.orgs.list(root, after="", limit=9)
     assert world.last() == ("org.show", "denied", "denied_principal_gone")
+    service.orgs.set_blocked(LOCAL_OPERATOR, "globex", True)
+    for name in ("root", "mia"):
+        with pytest.raises(ScopeDenied, match="blocked or deleted"):
+            service.documents.list(world.who(name, "globex"), after="", limit=9, withdrawn=False)
 
 
 def test_a_bare_name_that_fits_several_asks_for_an_id(world: World) -> None:

@@ -54,8 +54,9 @@ def test_the_audit_check_tells_a_rewritten_log(world: World) -> None:
     seq, _, _ = check.head.partition(":")
     assert not world.service.audit.verify(LOCAL_OPERATOR, f"{seq}:{'0' * 64}").intact
     assert not world.service.audit.verify(LOCAL_OPERATOR, f"9999:{'0' * 64}").intact
-    with pytest.raises(Misuse, match="SEQ:DIGEST"):
-        world.service.audit.verify(LOCAL_OPERATOR, "nonsense")
+    for head in ("nonsense", f"{'9' * 5000}:{'0' * 64}"):
+        with pytest.raises(Misuse, match="SEQ:DIGEST"):
+            world.service.audit.verify(LOCAL_OPERATOR, head)
 
 
 def test_an_act_that_forgot_to_ask_does_not_happen(world: World) -> None:

@@ -118,6 +118,9 @@ def test_own_keys_have_a_limit_and_are_the_owners_to_delete(world: World) -> Non
         last = keys.create_own(mia, label="", expires_at=None)
     with pytest.raises(Conflict, match="limit"):
         keys.create_own(mia, label="", expires_at=None)
+    with pytest.raises(Conflict, match="limit"):  # the old one stays beside the new one
+        keys.rotate(mia, first.key.id, overlap_seconds=60)
+    first = keys.rotate(mia, first.key.id, overlap_seconds=0)
     keys.delete(mia, last.key.id)
     assert keys.create_own(mia, label="", expires_at=None).key.owner == "mia"
     with pytest.raises(NotFound):

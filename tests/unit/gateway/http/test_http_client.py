@@ -33,6 +33,7 @@ async def test_requests_share_a_connection_and_own_their_framing() -> None:
 
     async with pool_to(engine) as pool:
         headers = [(b"content-length", b"9"), (b"transfer-encoding", b"chunked"), (b"host", b"h")]
+        headers += [(b"expect", b"100-continue"), (b"connection", b"close")]
         for _ in range(3):
             async with await pool.request(
                 "POST", "/p", headers, b"abc", timeout_seconds=10
@@ -42,7 +43,8 @@ async def test_requests_share_a_connection_and_own_their_framing() -> None:
     assert connections == 1
     assert len(seen) == 3
     assert seen[0].count(b"content-length: 3\r\n") == 1
-    assert b"chunked" not in seen[0]
+    for not_ours in (b"chunked", b"expect", b"connection"):
+        assert not_ours not in seen[0]
     assert seen[0].count(b"host: 127.0.0.1:") == 1
 
 
