@@ -54,6 +54,17 @@ def test_a_root_that_others_may_write_is_refused(root: Path, mode: int) -> None:
         DirectoryStore(root)
 
 
+def test_a_corrupt_object_goes_where_the_quarantine_was_taken_away(root: Path) -> None:
+    store = DirectoryStore(root)
+    key = key_in(A)
+    store.put(key, [b"corrupt"])
+    (root / ".quarantine").rmdir()
+    store.quarantine(key)
+    assert store.present([key]) == frozenset()
+    store.quarantine(key)
+    store.close()
+
+
 def test_one_live_process_owns_a_root(root: Path) -> None:
     holder = start(HOLDER, root)
     assert holder.stdout is not None
