@@ -8,7 +8,7 @@ import pytest
 
 from scopekv.adapters.manifest_file import read_manifest, write_manifest
 from scopekv.adapters.objects import DirectoryStore
-from scopekv.core.chains import tag
+from scopekv.core.chains import holds_any, tag
 from scopekv.errors import Corrupt, Unavailable
 from scopekv.ports import ObjectKey
 from scopekv.simulate.object_store import SimulatedObjectStore
@@ -269,6 +269,20 @@ def test_an_inventory_deletes_what_was_purged_and_came_back(
     stage.until(lambda: stage.tier.purge(tags).busy == 0)
     store.stored.update(late)
     stage.until(lambda: not store.stored)
+
+
+def test_what_is_quarantined_after_a_purge_goes_as_well(
+    start: Start, store: SimulatedObjectStore
+) -> None:
+    stage = start()
+    gone, kept = (stage.block(stage.grant(link(name)), "one") for name in ("gone", "kept"))
+    stage.store(gone, kept)
+    late = dict(store.stored)
+    tags = frozenset({tag(link("gone"))})
+    stage.until(lambda: stage.tier.purge(tags).busy == 0)
+    store.kept_aside.update(late)  # as by a load that found it corrupt in the meantime
+    stage.until(lambda: len(store.kept_aside) == 1)
+    assert not holds_any(next(iter(store.kept_aside)).chain, tags)
 
 
 def test_a_probe_leaves_nothing_behind(start: Start, store: SimulatedObjectStore) -> None:
