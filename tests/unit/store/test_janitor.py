@@ -134,6 +134,18 @@ def test_a_manifest_proves_no_existence(
     assert second.lookup(block) == [ABSENT]
 
 
+def test_a_manifest_proves_no_size(
+    start: Start, store: SimulatedObjectStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "manifest"
+    first = start(manifest=path)
+    first.store(first.block(first.grant(link("user")), "0"))
+    first.tier.close()
+    store.damage(next(iter(store.stored)), lambda content: content + bytes(1000))
+    second = start(SimulatedObjectStore(beside=store), manifest=path)
+    assert second.tier.counters()["used_bytes"] == store.used_bytes() == OBJECT_BYTES + 1000
+
+
 def test_a_manifest_with_a_good_checksum_and_a_bad_body_is_ignored(
     start: Start, tmp_path: Path
 ) -> None:
