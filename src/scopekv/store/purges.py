@@ -69,6 +69,8 @@ class Purges:
             elif answer.busy == 0:
                 if answer.error is not None:
                     del self._answers[tags]
+                else:  # kept while it is asked for: other parts of the purge may take longer
+                    self._answers[tags] = (answer, now)
                 return answer
             return Purged(answer.removed, max(1, self._fence.puts(tags)), answer.error)
 

@@ -121,3 +121,20 @@ def test_answers_to_purges(monkeypatch: pytest.MonkeyPatch) -> None:
     now[0] += ANSWER_SECONDS + 1
     assert purges.ask(tags[-1]).busy == 1, "an old answer says nothing: it purges again"
     assert len(purges._answers) == 1
+
+
+def test_an_answer_that_is_asked_for_stays_until_all_parts_of_a_purge_are_through() -> None:
+    """A receipt of many scopes is purged in parts, and done when all say so in one round (L6).
+
+    Where a part takes its time, the first would be forgotten, and begun anew, before the last.
+    """
+    now = [0.0]
+    purges = Purges(SimulatedObjectStore(), Fence(), lambda: now[0], lambda _: None, threaded=False)
+    parts = [frozenset({tag(link(f"{number}"))}) for number in range(4)]
+    busy = [purges.ask(part).busy for part in parts]
+    for _ in parts:
+        assert sum(busy) > 0
+        now[0] += ANSWER_SECONDS / 2
+        assert purges.turn()
+        busy = [purges.ask(part).busy for part in parts]
+    assert sum(busy) == 0
