@@ -50,8 +50,8 @@ class Purges:
     def ask(self, tags: frozenset[Tag]) -> Purged:
         """Begin a purge, or tell how the one of these tags stands. Never blocks.
 
-        Success is repeated for a while, since who asks has other tiers to wait for; a failure is
-        told once, and asking again then purges again.
+        Success is repeated for a while, since who asks has other tiers to wait for, but what was
+        removed is told once. A failure is told once, and asking again then purges again.
         """
         now = self._monotonic()
         with self._lock:
@@ -70,7 +70,7 @@ class Purges:
                 if answer.error is not None:
                     del self._answers[tags]
                 else:  # kept while it is asked for: other parts of the purge may take longer
-                    self._answers[tags] = (answer, now)
+                    self._answers[tags] = (Purged(0, 0), now)
                 return answer
             return Purged(answer.removed, max(1, self._fence.puts(tags)), answer.error)
 
