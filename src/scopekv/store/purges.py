@@ -22,7 +22,7 @@ _RUNNING = Purged(0, 1)
 
 
 class Purges:
-    """One deletion at a time, on a thread while there is any; asked by its tags.
+    """One walk at a time, on a thread while there is any; asked by its tags.
 
     Without `threaded` there is no thread: whoever calls `turn` purges.
     """
@@ -89,14 +89,16 @@ class Purges:
             self.turn()
 
     def turn(self) -> bool:
-        """Carry out the purge that waits longest. False where none does."""
+        """Carry out all purges that wait, in one walk. False where none does."""
         with self._lock:
-            if not self._waiting:
-                return False
-            tags, _ = self._waiting.popitem(last=False)
-        answer = self._purge(tags)
+            waiting, self._waiting = list(self._waiting), OrderedDict()
+        if not waiting:
+            return False
+        answer = self._purge(frozenset[Tag]().union(*waiting))
         with self._lock:
-            self._answers[tags] = (answer, self._monotonic())
+            for tags in waiting:
+                self._answers[tags] = (answer, self._monotonic())
+                answer = Purged(0, answer.busy, answer.error)  # removed counts once
         return True
 
     def _purge(self, tags: frozenset[Tag]) -> Purged:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scopekv.core.chains import Tag, tag
+from scopekv.core.chains import Tag, folder, tag
+from scopekv.ports import ObjectKey
 from scopekv.simulate.object_store import SimulatedObjectStore
 from scopekv.simulate.sealed_tier import BLOCK_BYTES, TierStage, link
+from scopekv.store.fence import Fence
+from scopekv.store.purges import Purges
 from scopekv.store.tier import Presence, Purged
 
 if TYPE_CHECKING:
@@ -102,6 +105,27 @@ def test_a_purge_out_of_reach_says_so_and_can_be_asked_again(
     store.conduct.fail_writes = False
     assert purged(stage, "user").error is None
     assert not store.stored
+
+
+def test_purges_that_wait_are_one_walk_over_the_store() -> None:
+    """As the parts of a receipt of many scopes are."""
+    store = SimulatedObjectStore()
+    purges = Purges(store, Fence(), lambda: 0.0, lambda _: None, threaded=False)
+    links = [link(f"{number}") for number in range(5)]
+    for one in (*links, link("kept")):
+        store.put(ObjectKey(folder((one,), 60) or "", "0"), [b"x"])
+    parts = [frozenset({tag(one)}) for one in links]
+    assert [purges.ask(part).busy for part in parts] == [1] * 5
+    assert purges.turn()
+    assert not purges.turn()
+    assert [purges.ask(part) for part in parts] == [Purged(5, 0), *[Purged(0, 0)] * 4]
+    assert len(store.stored) == 1
+    assert [name for name, _ in store.calls].count("objects") == 2, "and one that finds nothing"
+    store.conduct.fail_reads = True
+    parts = [part | {tag(link("more"))} for part in parts]
+    assert [purges.ask(part).busy for part in parts] == [1] * 5
+    assert purges.turn()
+    assert [purges.ask(part).error is None for part in parts] == [False] * 5, "each is told"
 
 
 def test_a_fence_alone_deletes_nothing(start: Start, store: SimulatedObjectStore) -> None:
