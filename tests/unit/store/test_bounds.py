@@ -9,7 +9,7 @@ import pytest
 
 from scopekv.core.chains import folder, tag
 from scopekv.core.leases import Lease
-from scopekv.errors import Refused
+from scopekv.errors import Refused, Unavailable
 from scopekv.ports import ObjectKey
 from scopekv.simulate.object_store import SimulatedObjectStore
 from scopekv.simulate.sealed_tier import NAMESPACE, SimulatedBroker, link
@@ -106,6 +106,26 @@ def test_tickets_that_wait_or_were_refused(monkeypatch: pytest.MonkeyPatch) -> N
     assert requests.turn()
     assert len(requests._not_before) == 2
     assert not requests.put(f"{MANY - 1}", (), 0.0), "the latest is not asked for again"
+
+
+class Away(Refusing):
+    """A broker out of reach."""
+
+    def lease(self, _ticket: str) -> Sequence[Lease]:
+        self.asked += 1
+        raise Unavailable("away")
+
+
+def test_what_waits_behind_a_broker_out_of_reach_does_not_wait_for_it() -> None:
+    source, now = Away(), [0.0]
+    requests = LeaseRequests(source, lambda *_: 0, lambda: now[0], threaded=False)
+    assert requests.put("1", (A,), now[0])
+    assert requests.put("2", (link("b"),), now[0])
+    assert requests.turn()
+    assert not requests.turn()
+    assert (source.asked, requests.pending((A, link("b")))) == (1, False)
+    now[0] += 10.0
+    assert requests.put("2", (link("b"),), now[0]), "asked for again, later"
 
 
 def test_answers_to_purges(monkeypatch: pytest.MonkeyPatch) -> None:
