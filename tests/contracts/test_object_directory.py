@@ -54,6 +54,49 @@ def test_a_root_that_others_may_write_is_refused(root: Path, mode: int) -> None:
         DirectoryStore(root)
 
 
+def test_a_corrupt_object_goes_where_the_quarantine_was_taken_away(root: Path) -> None:
+    store = DirectoryStore(root)
+    key = key_in(A)
+    store.put(key, [b"corrupt"])
+    (root / ".quarantine").rmdir()
+    store.quarantine(key)
+    assert store.present([key]) == frozenset()
+    store.quarantine(key)
+    store.close()
+
+
+def test_a_link_in_an_objects_place_is_none(root: Path, tmp_path: Path) -> None:
+    store = DirectoryStore(root)
+    key = key_in(A)
+    store.put(key, [b"x"])
+    (tmp_path / "elsewhere").write_bytes(b"another file of this user")
+    (root / key.chain / key.name).unlink()
+    (root / key.chain / key.name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unavailable):
+        read(store, key)
+    assert list(store.objects()) == []
+    store.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_root_of_another_user_is_refused(root: Path) -> None:
+    root.mkdir(mode=0o700)
+    os.chown(root, 1234, 1234)
+    with pytest.raises(ConfigError, match="belongs to user 1234"):
+        DirectoryStore(root)
+
+
+def test_a_root_that_is_gone_has_not_merely_no_objects(root: Path) -> None:
+    """A mount that is missing: what is asked is unknown, and no purge of it is done."""
+    store = DirectoryStore(root)
+    store.put(key_in(A), [b"x"])
+    shutil.rmtree(root)
+    for call in every_call(store, key_in(A)):
+        with pytest.raises(Unavailable):
+            call()
+    store.close()
+
+
 def test_one_live_process_owns_a_root(root: Path) -> None:
     holder = start(HOLDER, root)
     assert holder.stdout is not None

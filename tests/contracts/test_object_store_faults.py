@@ -17,7 +17,7 @@ import pytest
 
 from scopekv.adapters.objects import open_store
 from scopekv.errors import Unavailable
-from scopekv.ports import ObjectKey, ObjectStore
+from scopekv.ports import ObjectKey, ObjectStat, ObjectStore
 from tests.contracts.object_servers import S3Server, Servers, ValkeyServers, until, works
 from tests.contracts.test_object_stores import BLOCK_BYTES, A, B, every_call, key_in, read
 
@@ -255,6 +255,20 @@ def test_valkey_forgets_by_itself_after_the_retention(valkey_server: ValkeyServe
     assert [stat.key for stat in store.objects()] == [key]
     until(lambda: not store.present([key]), "the object expires")
     assert list(store.objects()) == []
+    store.close()
+
+
+def test_an_object_in_valkey_whose_time_was_taken_away_is_listed_as_old(
+    valkey_server: ValkeyServers,
+) -> None:
+    """By PERSIST, or a restore without times: out of listings no purge or retention reaches it."""
+    store = open_store(valkey_server.url())
+    key = key_in(A)
+    store.put(key, [b"kept for ever"])
+    valkey_server.ask(valkey_server.ports[0], f"PERSIST scopekv:{key.chain}:{key.name}")
+    assert list(store.objects(A)) == [ObjectStat(key, 13, 0.0)]
+    assert store.delete([key]) == 1
+    assert list(store.objects(A)) == []
     store.close()
 
 

@@ -48,8 +48,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
 def purge(store: ObjectStore, *links: Link) -> Purged:
     purges = Purges(store, Fence(), time.monotonic, lambda _: None)
     tags = frozenset(map(tag, links))
-    until(lambda: purges.ask(tags).busy == 0, "the purge is over")
-    return purges.ask(tags)
+    answers: list[Purged] = []
+
+    def over() -> bool:
+        answers.append(purges.ask(tags))
+        return answers[-1].busy == 0
+
+    until(over, "the purge is over")
+    return answers[-1]
 
 
 def test_what_is_quarantined_is_listed_under_the_name_and_time_it_had(store: ObjectStore) -> None:

@@ -56,7 +56,7 @@ def test_the_world_is_busy() -> None:
     """The positive control: blocks are read from everywhere, and revocations get done."""
     reads = {"engine": 0, "host": 0, "tier": 0}
     revocations = ended = 0
-    for seed in range(12):
+    for seed in range(16):
         kept_diary = diary(seed)
         for source, count in kept_diary.reads.items():
             reads[source] += count

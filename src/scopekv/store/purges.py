@@ -22,7 +22,7 @@ _RUNNING = Purged(0, 1)
 
 
 class Purges:
-    """One deletion at a time, on a thread while there is any; asked by its tags.
+    """One walk at a time, on a thread while there is any; asked by its tags.
 
     Without `threaded` there is no thread: whoever calls `turn` purges.
     """
@@ -50,8 +50,8 @@ class Purges:
     def ask(self, tags: frozenset[Tag]) -> Purged:
         """Begin a purge, or tell how the one of these tags stands. Never blocks.
 
-        Success is repeated for a while, since who asks has other tiers to wait for; a failure is
-        told once, and asking again then purges again.
+        Success is repeated for a while, since who asks has other tiers to wait for, but what was
+        removed is told once. A failure is told once, and asking again then purges again.
         """
         now = self._monotonic()
         with self._lock:
@@ -69,6 +69,8 @@ class Purges:
             elif answer.busy == 0:
                 if answer.error is not None:
                     del self._answers[tags]
+                else:  # kept while it is asked for: other parts of the purge may take longer
+                    self._answers[tags] = (Purged(0, 0), now)
                 return answer
             return Purged(answer.removed, max(1, self._fence.puts(tags)), answer.error)
 
@@ -87,14 +89,16 @@ class Purges:
             self.turn()
 
     def turn(self) -> bool:
-        """Carry out the purge that waits longest. False where none does."""
+        """Carry out all purges that wait, in one walk. False where none does."""
         with self._lock:
-            if not self._waiting:
-                return False
-            tags, _ = self._waiting.popitem(last=False)
-        answer = self._purge(tags)
+            waiting, self._waiting = list(self._waiting), OrderedDict()
+        if not waiting:
+            return False
+        answer = self._purge(frozenset[Tag]().union(*waiting))
         with self._lock:
-            self._answers[tags] = (answer, self._monotonic())
+            for tags in waiting:
+                self._answers[tags] = (answer, self._monotonic())
+                answer = Purged(0, answer.busy, answer.error)  # removed counts once
         return True
 
     def _purge(self, tags: frozenset[Tag]) -> Purged:

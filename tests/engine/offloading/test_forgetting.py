@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -152,16 +151,6 @@ def test_without_a_broker_retention_is_the_safe_side(make: Build) -> None:
     assert not len(world.guard.blocks)
 
 
-def test_leases_that_are_over_leave_an_engine_without_outer_tiers(make: Build) -> None:
-    world = make(stores=0)
-    world.lease("u", at_once=False)
-    keyring, lease = world.guard.keyring, world.leases.by_scope[scope("u")]
-    assert keyring is not None
-    keyring.accept([lease], time.monotonic() - lease.lease_seconds)
-    world.purger.expire()
-    assert not keyring._held, "its key is in memory no longer than it counts"
-
-
 def test_blocks_that_outlive_their_retention_in_a_running_request_are_found_again(
     world: World,
 ) -> None:
@@ -265,15 +254,3 @@ def test_the_age_of_a_block_is_that_of_its_first_making(world: World) -> None:
     assert born is not None
     assert blocks.get(first.hashes[0]) == born
     assert 0 <= blocks.age(born) < 3600
-
-
-def test_the_time_that_the_machine_slept_counts_as_age(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = world.ask("u", 4)
-    world.cache(asked)
-    world.finish(asked)
-    clock, asleep = time.clock_gettime, {time.CLOCK_BOOTTIME: 3601.0}
-    monkeypatch.setattr(time, "clock_gettime", lambda one: clock(one) + asleep.get(one, 0.0))
-    world.purger.expire()
-    assert not world.cached(asked)

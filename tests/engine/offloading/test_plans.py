@@ -255,3 +255,17 @@ def test_a_request_without_a_ticket_stores_nothing_and_reads_nothing(make: Build
     assert not world.policy.held()
     done = world.stores[0].calls[len(before) :]
     assert not [call for call, _ in done if call in ("get", "put", "present")]
+
+
+def test_a_model_with_several_groups_writes_and_reads_no_outer_tier(world: World) -> None:
+    """Its blocks come in sets, of which a plan would count and fetch one part."""
+    world.stored("u", 4)
+    world.known_speeds()
+    world.manager._groups = 2
+    before = len(world.stores[0].stored)
+    again = world.ask("u", 4)
+    assert world.answer(again) == 0
+    other = world.ask("u", 4, first=5000)
+    assert world.copy_out(other) == 4
+    world.settle()
+    assert len(world.stores[0].stored) == before == 4

@@ -51,10 +51,12 @@ def test_a_tier_in_trouble_is_incomplete_whatever_it_removed() -> None:
 
 def test_parts_of_a_split_purge_add_up() -> None:
     answer = [told("engine", 1, busy=1), told("engine", 2), told("s3", 1), told("s3", error="x")]
+    answer += [told("valkey", error="x"), told("valkey", 1)]
     lines = core.after_answer((), "a", answer, 1.0)
     assert rows(lines) == [
         ("a", "engine", "busy", 3, ""),
         ("a", "s3", "incomplete", 1, "tier_error"),
+        ("a", "valkey", "incomplete", 1, "tier_error"),
     ]
 
 

@@ -55,6 +55,12 @@ def test_a_context_beyond_the_models_turns_yarn_on() -> None:
     assert overrides["rope_parameters"]["factor"] == 2.0
 
 
+def test_hashes_are_made_by_what_a_gateway_can_make_too() -> None:
+    command = engine_command(settings(), name="engine-0", port=1)
+    assert command[command.index("--prefix-caching-hash-algo") + 1] == "sha256_cbor"
+    assert "--no-enable-log-requests" in command
+
+
 def test_extra_arguments_come_last_with_the_engines_name() -> None:
     made = settings(extra_args=("--kv-events-config", '{"endpoint":"ipc:///x/{instance}"}'))
     command = engine_command(made, name="engine-1", port=8001)

@@ -277,6 +277,14 @@ def test_a_lost_root_key_costs_the_cache_and_no_more(house: House) -> None:
     assert house.another().lease(house.ticket(ALICE, ORG)), "each scope has a new key at once"
 
 
+def test_opened_keys_have_a_limit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scopekv.store.broker.KEPT_MAX", 2)
+    house.note(ALICE, ORG, BOB)
+    for _ in range(2):
+        assert len(house.leased(ALICE, ORG, BOB)) == 3
+    assert len(house.broker._kept) == 2
+
+
 @pytest.mark.parametrize("kind", list(ScopeKind))
 def test_retention_out_of_bounds_is_refused(kind: ScopeKind) -> None:
     assert Retention(**{kind.value: 60}).seconds(kind) == 60

@@ -12,7 +12,7 @@ import pytest
 from scopekv.adapters.manifest_file import DIGEST_BYTES, read_manifest, write_manifest
 from scopekv.core.chains import folder
 from scopekv.core.eviction import Entry, ScopedPolicy, Shares
-from scopekv.errors import Unavailable
+from scopekv.errors import Corrupt, Unavailable
 from scopekv.ports import ObjectKey
 from scopekv.simulate.sealed_tier import link
 from scopekv.store import manifest
@@ -63,6 +63,19 @@ def test_a_manifest_that_would_be_too_long_has_the_latest_used(
         monkeypatch.setattr(f"{module}.SIZE_BYTES_MAX", whole - 1)
     manifest.save(tmp_path / "m", index)
     assert [one.name for one in manifest.load(tmp_path / "m")] == list("753102468")
+
+
+def test_a_manifest_file_is_read_as_written_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "manifest"
+    assert read_manifest(path) is None
+    write_manifest(path, [b"body"])
+    assert read_manifest(path) == b"body"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Corrupt):
+        read_manifest(path)
+    with pytest.raises(Unavailable):
+        write_manifest(path / "below a file", [])
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:

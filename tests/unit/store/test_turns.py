@@ -26,10 +26,13 @@ class Overtaken(SimulatedObjectStore):
 
     meanwhile: Callable[[], object] | None = None
     in_delete: Callable[[], object] | None = None
+    before_put: Callable[[], object] | None = None
     answers_late = False  # a put is done, and nobody hears of it in time
     now = 50.0
 
     def put(self, key: ObjectKey, parts: Sequence[Bytes]) -> None:
+        if self.before_put is not None:
+            self.before_put()
         super().put(key, parts)
         then, self.meanwhile = self.meanwhile, None
         if then is not None:
@@ -109,6 +112,34 @@ def test_a_purge_that_overtakes_a_put_leaves_nothing() -> None:
     assert store.stored == {}
     assert tier.counters()["used_bytes"] == 0
     tier.close()
+
+
+def test_a_put_that_comes_after_the_walk_of_a_purge_is_taken_back() -> None:
+    """Whether or not anybody asks again: who asked for the purge may be gone."""
+    store = Overtaken()
+    tier = tier_over(store)
+    work, purge, _ = tier.turns
+
+    def overtake() -> None:
+        tier.purge(frozenset({tag(A)}))
+        purge()
+
+    store.before_put = overtake
+    tier.store(1, [block(1)])
+    assert work()
+    assert (store.count("put"), store.stored) == (1, {})
+    assert tier.counters()["used_bytes"] == 0
+    tier.close()
+
+
+def test_a_closed_tier_has_no_name_and_no_cipher() -> None:
+    tier = tier_over(Overtaken())
+    tier.store(1, [block(1)])
+    assert tier.turns[0]()
+    objects = tier._parts.objects
+    assert objects._addresses
+    tier.close()
+    assert (len(objects._addresses), len(objects._cipher)) == (0, 0)
 
 
 def test_a_purge_that_overtakes_an_eviction_counts_no_byte_that_was_never_put() -> None:

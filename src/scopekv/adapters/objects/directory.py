@@ -138,6 +138,7 @@ class DirectoryStore:
                 os.rename(f"{root}/{path}", f"{root}/{QUARANTINE}/{path_of(key, '.')}")
             except OSError as error:
                 self._absent(error)
+                files.unlink(f"{root}/{path}")  # it is there where the quarantine is not
             self._trim(root)
 
     def quarantined(self) -> Iterator[ObjectStat]:

@@ -44,6 +44,7 @@ from scopekv.ports.objects import Bytes, Wanted
 PREFIX = "scopekv:"
 OTHER_RETENTION_SECONDS = 86_400  # for a folder whose name states none: nothing stays for ever
 _BATCH_KEYS = 500
+_GONE = -2  # what PEXPIRETIME says of a key that is not there
 _PORT = 6379
 _SLOTS = 16_384
 _SAID = (  # what a server says first in an error, and what it means here
@@ -232,9 +233,11 @@ class ValkeyStore:
             batch.pexpiretime(_name(key))
         answers = self._run(batch)
         for key, size_bytes, ends_ms in zip(keys, answers[::2], answers[1::2], strict=True):
-            if ends_ms > 0:  # else it went meanwhile, or is none of ours
-                kept = retention_of(key.chain) or OTHER_RETENTION_SECONDS
-                yield ObjectStat(key, size_bytes, ends_ms / 1000 - kept)
+            if ends_ms == _GONE:
+                continue
+            kept = retention_of(key.chain) or OTHER_RETENTION_SECONDS
+            # Without an end (PERSIST, a restore) its time is unknown: then it is over.
+            yield ObjectStat(key, size_bytes, max(0.0, ends_ms / 1000 - kept))
 
 
 def _name(key: ObjectKey) -> str:

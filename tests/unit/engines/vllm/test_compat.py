@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scopekv.engines.vllm import plugin
+from scopekv.engines.vllm import compat, plugin
 from scopekv.engines.vllm.compat import check_config, check_version
 from scopekv.engines.vllm.settings import PluginSettings
 from scopekv.errors import ConfigError
@@ -132,3 +132,14 @@ def test_half_a_plugin_does_not_start(
     monkeypatch.setattr(plugin, "installed_guard", lambda: None)
     with pytest.raises(ConfigError, match="VLLM_PLUGINS"):
         plugin.register()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, where this imports it first
+def test_a_vllm_whose_seams_are_others_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    compat.check_seams()
+
+    def changed(request: Any, start_token_idx: int, salt: str) -> None: ...
+
+    monkeypatch.setattr("vllm.v1.core.kv_cache_utils.generate_block_hash_extra_keys", changed)
+    with pytest.raises(ConfigError, match="not one ScopeKV was made for"):
+        compat.check_seams()
