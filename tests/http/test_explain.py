@@ -135,6 +135,15 @@ async def test_two_bodies_are_compared_and_nothing_reaches_an_engine(
     assert len(stage.engine.seen.calls) == before
 
 
+@pytest.mark.parametrize("members", ["{}", '{"request": 5}', '{"request": {"a": DEEP}}', "DEEP"])
+async def test_a_body_that_cannot_be_read_is_its_senders_mistake(
+    stage: Stage, keys: Keys, members: str
+) -> None:
+    content = members.replace("DEEP", "[" * 100_000 + "]" * 100_000).encode()
+    answer = await stage.client.send("POST", EXPLAIN, content, key=keys["alice"])
+    assert (answer.status, answer.error["code"]) == (400, "invalid_request")
+
+
 @pytest.mark.parametrize("how", ["revoked", "deleted"])
 async def test_l6_what_a_revoked_account_sent_is_forgotten(
     stage: Stage, keys: Keys, how: str
