@@ -33,6 +33,7 @@ def test_a_file_is_found_however_deep_it_lies(depth: int) -> None:
         {"tools": {"type": "code_interpreter"}},
         {"thread": {"type": "continue", "previous_message_id": "msg_1"}},
         {"thread": {"type": "create"}},
+        {"messages": [{"content": [{"type": "image", "source": {"type": "file", "name": "f"}}]}]},
         {"prompt_cache_options": {"mode": "explicit", "comparison_response_id": "resp_1"}},
         {"audio": {"format": "mp3", "voice": {"id": "voice_1"}}},
         {"background_options": {"continuation_id": "c"}},
