@@ -90,10 +90,13 @@ def test_a_name_is_one_live_document_per_owner(fill: Filler) -> None:
 
 
 @pytest.mark.parametrize("audience", ["org:nobody", "group:acme/nobody", "user:acme/nobody"])
-def test_an_audience_must_exist(fill: Filler, audience: str) -> None:
+def test_an_audience_must_exist(registry: SqlRegistry, fill: Filler, audience: str) -> None:
     org = fill.org()
     with pytest.raises(NotFound, match="create it first"):
         fill.document(org.uid, "handbook", audience)
+    uid = fill.document(org.uid, "handbook", "org:acme").document.uid
+    with pytest.raises(NotFound, match="create it first"), registry.write() as tx:
+        tx.documents.set_audience(uid, Audience.parse(audience))
 
 
 @pytest.mark.parametrize("audience", ["group:acme/eng", "user:acme/alice", "org:acme"])
@@ -104,6 +107,9 @@ def test_what_a_document_is_for_is_not_deleted(
     alice = fill.account(org).principal
     eng = fill.group(org)
     uid = fill.document("", "handbook", audience).document.uid
+
+    with pytest.raises(Conflict, match=r"handbook.*withdraw"), registry.write() as tx:
+        tx.orgs.delete(org.uid)
 
     def delete() -> None:
         with registry.write() as tx:

@@ -186,10 +186,12 @@ async def test_counts_wait_in_turn_and_more_are_told_when_to_come_back(
             return asyncio.create_task(stage.client.send("POST", COUNT_TOKENS, body, key=key))
 
         busy = Event()
+        queue = instance.texts.worker._work_queue
         instance.texts.worker.submit(busy.wait, 60)
+        await until(queue.empty)  # it has begun
         flood = [ask(alice) for _ in range(6)]
         await until(lambda: sum(one.done() for one in flood) == 3)
-        assert instance.texts.worker._work_queue.qsize() == 1, "it reads others' requests, too"
+        assert queue.qsize() == 1, "it reads others' requests, too"
         assert await waiting(stage.client, root) == {"count_tokens": 2}
         asked = ask(bob)
         await until(lambda: sum(one.done() for one in flood) == 4)

@@ -23,6 +23,7 @@ from scopekv.simulate.client import Answer
 from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.stage import Stage, until
 
+pytestmark = pytest.mark.slow
 Ask = Callable[[], Awaitable[Answer]]
 WAITING_MAX = 6
 

@@ -156,6 +156,21 @@ async def test_a_prompt_over_the_context_says_how_much_fits(
     assert "2048" in answer.error["message"]
 
 
+async def test_a_prompt_that_leaves_no_room_for_one_token_is_over_the_context(
+    stage: Stage, keys: Keys
+) -> None:
+    (instance,) = stage.deployment.gateway.fleet.instances
+    length = instance.max_model_len
+    answer = await stage.client.chat(keys["alice"], "exactly so long")
+    tokens = answer.json["usage"]["prompt_tokens"]
+    try:
+        for most, status in ((tokens, 400), (tokens + 1, 200)):
+            instance.max_model_len = most
+            assert (await stage.client.chat(keys["alice"], "exactly so long")).status == status
+    finally:
+        instance.max_model_len = length
+
+
 async def test_unknown_paths_and_methods(stage: Stage, keys: Keys) -> None:
     for method, path, status in (
         ("GET", "/v1/nothing", 404),

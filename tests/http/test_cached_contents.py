@@ -131,6 +131,7 @@ async def test_publishers_keep_for_their_organisation(stage: Stage, keys: Keys) 
         {"expireTime": "tomorrow"},
         {"ttl": "60s", "expireTime": "2099-01-01T00:00:00Z"},
         {"displayName": "x" * 129},
+        {"displayName": "a\0b"},  # which PostgreSQL could not keep
         {"audience": "public"},
         {"model": ""},
     ],

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from scopekv.cli.main import main
 from scopekv.gateway.administration import LOCAL_OPERATOR
+from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.client import Answer
-from scopekv.simulate.stage import Stage, text_of
+from scopekv.simulate.stage import Stage, text_of, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Keys = dict[str, str]
@@ -157,9 +158,37 @@ async def test_l6_what_a_revoked_account_sent_is_forgotten(
     assert held.get(id_of(kept)) is not None, "nobody else's is"
 
 
+async def test_l6_nor_is_what_was_under_way_remembered_afterwards(stage: Stage, keys: Keys) -> None:
+    gateway = stage.deployment.gateway
+    gone = stage.deployment.account("acme", "gone-under-way")
+    stage.engine.behaviour = Behaviour(held=True)
+    try:
+        asked = asyncio.create_task(stage.client.chat(gone, text_of("under way", 60)))
+        await until(lambda: stage.engine.seen.running == 1)
+        stage.deployment.administration.epochs.bump(LOCAL_OPERATOR, "user:acme/gone-under-way")
+        await gateway.forgetter._look()
+    finally:
+        stage.engine.behaviour = Behaviour()
+    answer = await asked
+    await stage.client.chat(keys["ann"], "after it")
+    assert answer.status == 200
+    assert gateway.remembered.get(id_of(answer)) is None
+
+
+DEEP = b'{"request": {"a": %b}}' % (b"[" * 100_000 + b"]" * 100_000)
+
+
 @pytest.mark.parametrize(
     "body",
-    [{}, {"request": {}}, {"api": "/v2", "request": {"model": "m"}}, {"what": 1}, b"[", b"[]"],
+    [
+        {},
+        {"request": {}},
+        {"api": "/v2", "request": {"model": "m"}},
+        {"what": 1},
+        b"[",
+        b"[]",
+        DEEP,
+    ],
 )
 async def test_wrong_bodies_are_refused_with_a_word(stage: Stage, keys: Keys, body: object) -> None:
     answer = await stage.client.send("POST", EXPLAIN, body, key=keys["alice"])

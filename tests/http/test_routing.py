@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from scopekv.cli.admin.instances import instance
 from scopekv.errors import ConfigError
+from scopekv.gateway.http import ClientLimits, ClientPool
 from scopekv.gateway.instances import InstanceAddress
 from scopekv.simulate.behaviour import Behaviour
 from scopekv.simulate.client import Answer
@@ -158,3 +159,22 @@ async def test_a_probe_says_what_it_can_and_holds_up_no_other(
             behave(stage, refuses=status)
             await stage.client.chat(key, "refused")
             assert circuit.open is not works, status
+
+
+async def test_this_sides_own_limit_says_nothing_of_an_engine(
+    tmp_path: Path, model: SimulatedModel
+) -> None:
+    stage = Stage(tmp_path, model)
+    key = stage.deployment.account("acme", "alice")
+    async with stage:
+        (only,) = stage.deployment.gateway.fleet.instances
+        only.pool = ClientPool(only.address.url, limits=ClientLimits(connections_max=1))
+        behave(stage, held=True)
+        first = asyncio.create_task(stage.client.chat(key, "first"))
+        await until(lambda: stage.engine.seen.running == 1)
+        assert (await stage.client.chat(key, "second")).status == 503
+        assert only.takes_requests
+        assert not only.circuit.open
+        behave(stage)
+        assert (await first).status == 200
+        assert (await stage.client.chat(key, "third")).status == 200

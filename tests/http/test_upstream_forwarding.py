@@ -11,11 +11,13 @@ import pytest
 
 from scopekv.gateway.apis.messages import MESSAGES
 from scopekv.gateway.apis.responses import RESPONSES
+from scopekv.gateway.settings import GatewaySettings
 from scopekv.gateway.upstreams import errors
 from scopekv.gateway.upstreams.settings import Credential, UpstreamKind, UpstreamSettings
 from scopekv.simulate.client import CHAT
+from scopekv.simulate.model import SimulatedModel
 from scopekv.simulate.providers import SimulatedProvider
-from scopekv.simulate.stage import text_of
+from scopekv.simulate.stage import Stage, text_of
 from tests.http.providers_stage import CLAUDE, GPT, ProvidersStage, providers_stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -133,6 +135,26 @@ async def test_without_a_credential_there_is_no_such_model(tmp_path: Path) -> No
         assert told[0] == told[1]
         async with stage.openai("ian") as client:
             assert "theirs" in [model.id async for model in client.models.list()]
+
+
+async def test_nor_does_the_answer_tell_that_others_have_it(
+    tmp_path: Path, model: SimulatedModel
+) -> None:
+    """With engines beside it: a model of another organisation's is one that does not exist."""
+    only = UpstreamSettings(
+        *("only", UpstreamKind.OPENAI, "http://127.0.0.1:9", ("theirs",)),
+        (Credential("k", ("initech",)),),
+    )
+    settings = GatewaySettings((), port=0, stop_seconds_max=0.5, upstreams=(only,))
+    async with Stage(tmp_path, model, settings=settings) as stage:
+        key = stage.deployment.account("acme", "alice")
+        told = []
+        for name in ("theirs", "nobodys"):
+            asked = {"model": name, "messages": [user("hi")]}
+            answer = await stage.client.send("POST", CHAT, asked, key=key)
+            told.append((answer.status, answer.content.replace(name.encode(), b"")))
+        assert told[0] == told[1]
+        assert told[0][0] == 404
 
 
 async def test_a_long_prompt_is_read_aside_and_sent_whole(providers: ProvidersStage) -> None:

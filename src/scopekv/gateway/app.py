@@ -149,7 +149,7 @@ class Gateway:
         count = TokenCount(
             *(self.access, reader, self.router, self.metrics), routing=settings.routing
         )
-        rooms = {
+        self.rooms = {
             ENGINES: self.room,
             ("explain", ""): explainer.room,
             ("count_tokens", ""): count.room,
@@ -159,7 +159,7 @@ class Gateway:
             **{("upstream", name): room for name, room in self.upstreams.rooms().items()},
         }
         standing = Standing(
-            *(self.access, self.fleet, self.warmer, rooms, self.upstreams, self.metrics)
+            *(self.access, self.fleet, self.warmer, self.rooms, self.upstreams, self.metrics)
         )
         self._routes: dict[tuple[str, str], Route] = {
             **{("POST", path): self.upstreams.before(relay.serve) for path in APIS},

@@ -190,6 +190,6 @@ def is_error(content: bytes) -> bool:
     """Whether it is an error in a form that clients read: OpenAI's, or SGLang's bare one."""
     try:
         decoded = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return isinstance(decoded, dict) and ("error" in decoded or decoded.get("object") == "error")

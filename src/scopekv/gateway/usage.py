@@ -121,11 +121,10 @@ class Tap(ABC):
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what may go on now: whole events."""
-        data, mark = self._held + chunk if self._held else chunk, _END
-        last = data.rfind(mark)
+        data = self._held + chunk if self._held else chunk
+        mark, last = _END, data.rfind(_END)
         if last < 0:
-            mark = _CRLF_END
-            last = data.rfind(mark)
+            mark, last = _CRLF_END, data.rfind(_CRLF_END)
         end = last + len(mark) if last >= 0 else 0
         self._held = data[end:]
         if len(self._held) > HELD_BYTES_MAX:

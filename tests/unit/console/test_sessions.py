@@ -27,6 +27,17 @@ def test_a_session_ends_when_idle_or_old(pauses: list[float]) -> None:
         assert (sessions.get(session.id) is not None) == alive
 
 
+def test_use_does_not_keep_a_session_for_ever() -> None:
+    clock = Clock()
+    sessions = Sessions(clock)
+    session = sessions.open(b"key")
+    while clock.now + IDLE_SECONDS / 2 < LIFE_SECONDS:
+        clock.now += IDLE_SECONDS / 2
+        assert sessions.get(session.id) is session
+    clock.now = LIFE_SECONDS
+    assert sessions.get(session.id) is None
+
+
 def test_one_key_has_few_sessions_and_the_newest() -> None:
     sessions = Sessions(Clock())
     other = sessions.open(b"other")

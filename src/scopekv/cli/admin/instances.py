@@ -37,6 +37,16 @@ _KEY = click.option(
 _NAME = click.argument("name", metavar="NAME")
 
 
+class _Error(msgspec.Struct):
+    message: str
+
+
+class _Refusal(msgspec.Struct):
+    """What of a refusal is shown."""
+
+    error: _Error
+
+
 @click.group()
 def instance() -> None:
     """List the gateway's instances; take one out of use and back in, or start it anew.
@@ -121,15 +131,16 @@ async def _call(method: str, path: str, url: str, key: str) -> dict[str, Any]:
     try:
         headers = [(b"authorization", b"Bearer " + key.encode("utf-8"))]
         async with await pool.request(method, path, headers, b"", timeout_seconds=30) as answer:
-            content = msgspec.json.decode(await answer.read(ANSWER_BYTES_MAX))
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"{url} does not answer as a ScopeKV gateway") from error
+            content = await answer.read(ANSWER_BYTES_MAX)
     finally:
         await pool.close()
-    if answer.status != 200:
-        raise Misuse(f"{content['error']['message']} (status {answer.status})")
-    found: dict[str, Any] = content
-    return found
+    try:
+        if answer.status != 200:
+            told = msgspec.json.decode(content, type=_Refusal).error.message
+            raise Misuse(f"{told} (status {answer.status})")
+        return msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # an engine's port, say
+        raise Unavailable(f"{url} does not answer as a ScopeKV gateway") from error
 
 
 def _show(rows: list[dict[str, Any]], as_json: bool) -> None:

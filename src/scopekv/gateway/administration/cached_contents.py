@@ -43,10 +43,8 @@ class NewContent:
     wide: bool
 
     def __post_init__(self) -> None:
-        if len(self.display_name) > DISPLAY_CHARS_MAX:
-            raise Misuse(
-                f"displayName has {len(self.display_name)} characters; it takes {DISPLAY_CHARS_MAX}"
-            )
+        if len(self.display_name) > DISPLAY_CHARS_MAX or not self.display_name.isprintable():
+            raise Misuse(f"displayName takes at most {DISPLAY_CHARS_MAX} printable characters")
 
 
 class CachedContentAdministration:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from scopekv.core.administration import Action, Resource
 from scopekv.core.scopes import Audience, AudienceKind, Principal
+from scopekv.errors import TooLarge
 from scopekv.gateway.administration import views
 from scopekv.gateway.administration.ending import Ending
 from scopekv.gateway.administration.gate import Act, Gate, name_of
 from scopekv.ports import DocumentRecord
+
+# Of one organisation's, where no operator publishes them: every gateway holds all in memory and
+# reads them anew at each change, so what one tenant takes all others pay (L11).
+ORG_DOCUMENTS_MAX = 10_000
+ORG_BYTES_MAX = 256 << 20
 
 
 class DocumentAdministration:
@@ -33,6 +39,7 @@ class DocumentAdministration:
         with self._gate.act(caller, Action.DOCUMENT_PUBLISH, label) as act:
             owner_uid = self._owner(act, wanted, org)
             act.require(Resource(owner_uid, audiences=(wanted,)))
+            _check_room(act, owner_uid, text)
             record = act.tx.documents.publish(owner_uid, name, wanted, text)
             act.resource += f" new:{record.document.uid}"
             return views.document(record)
@@ -80,6 +87,7 @@ class DocumentAdministration:
         """Replace the text; the old one's cache entries are never read again."""
         with self._gate.act(caller, Action.DOCUMENT_REVISE, f"document:{ref}") as act:
             record = self._changeable(act, ref)
+            _check_room(act, record.org_uid, text, instead_of=record)
             return _ended(act, record, act.tx.documents.revise(record.document.uid, text))
 
     def set_audience(self, caller: Principal, ref: str, audience: str) -> views.DocumentView:
@@ -119,3 +127,22 @@ def _ended(act: Act, before: DocumentRecord, now: DocumentRecord) -> views.Docum
     ending.ended(now.document.scope)
     made = ending.receipt(now.org_uid, f"document:{now.org}/{now.name}")
     return views.document(now, made.uid)
+
+
+def _check_room(
+    act: Act, org_uid: str, text: str, instead_of: DocumentRecord | None = None
+) -> None:
+    """Raises `TooLarge` where an organisation's documents would take too much."""
+    if act.operator:
+        return
+    others = [
+        one
+        for one in act.tx.documents.list()
+        if one.org_uid == org_uid and not one.document.withdrawn and one != instead_of
+    ]
+    size = len(text.encode("utf-8", "surrogatepass")) + sum(one.size_bytes for one in others)
+    if len(others) >= ORG_DOCUMENTS_MAX or size > ORG_BYTES_MAX:
+        raise TooLarge(
+            f"an organisation has room for {ORG_DOCUMENTS_MAX} documents of {ORG_BYTES_MAX} bytes "
+            "together: withdraw some, or ask an operator to publish this one"
+        )

@@ -182,8 +182,9 @@ def _prefill(instance: Instance) -> PrefillCurve | None:
 def _read(content: bytes) -> _Body:
     try:
         return msgspec.json.decode(content, type=_Body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Misuse(f"the body is not what this route takes: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        place = "too deep" if isinstance(error, RecursionError) else str(error)
+        raise Misuse(f"the body is not what this route takes: {place}") from error
 
 
 def _api(path: str) -> Api:

@@ -92,6 +92,7 @@ class RequestParser:
         self.phase = Phase.IDLE
         self.expects_continue = False
         self._framing_bytes = 0
+        self._joined: list[bytes] = []  # of a body in many pieces, those that came first
         self.on_message_begin()
         self.phase = Phase.IDLE
 
@@ -136,7 +137,6 @@ class RequestParser:
         self._headers: Headers = []
         self._head_bytes = 0
         self._body: list[bytes] = []
-        self._joined = 0  # how many of those, the first ones, are of many pieces
         self._body_bytes = 0
 
     def on_url(self, url: bytes) -> None:
@@ -210,9 +210,9 @@ class RequestParser:
         if self._body_bytes > self._limits.body_bytes_max:
             self._refuse_body()
         self._body.append(body)
-        if len(self._body) - self._joined >= PIECES_MAX:
-            self._body[self._joined :] = [b"".join(self._body[self._joined :])]
-            self._joined += 1
+        if len(self._body) >= PIECES_MAX:
+            self._joined.append(b"".join(self._body))
+            self._body.clear()
 
     def on_message_complete(self) -> None:
         self._framing_bytes = 0
@@ -226,7 +226,10 @@ class RequestParser:
             message = f"More than {limit} requests were pipelined; wait for answers."
             kind, code = "invalid_request_error", "too_many_pipelined"
             self._refuse(Failure(429, message, kind, code, retry_after_seconds=1))
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        pieces = self._body
+        if self._joined:
+            pieces, self._joined = [*self._joined, *pieces], []
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self.ready.append(
             Request(
                 self._parser.get_method().decode("ascii"),

@@ -10,11 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from scopekv.errors import Misuse
+from scopekv.gateway.bodies import STRIPPED
 
 _TOP = (
     *("previous_response_id", "conversation", "prompt", "container", "mcp_servers", "skills"),
     *("vector_store_ids", "file_ids", "background", "functions", "function_call", "diagnostics"),
+    "thread",
 )
+# Members in which an id is a word of the client's own, or which go to nobody.
+_OWN_WORDS = STRIPPED | {
+    *("system", "messages", "instructions", "input", "prediction", "tools", "metadata"),
+    *("response_format", "text", "output_config", "output_format"),
+}
+_NAMING = ("_id", "_ids")
 _KINDS = frozenset({"item_reference", "container_upload", "mcp_approval_response"})
 _INSIDE = ("content", "source", "file", "output", "image_url", "input_audio", "audio")
 _ITEMS = frozenset(
@@ -37,6 +45,9 @@ def check(body: Mapping[str, Any]) -> None:
     for name in _TOP:
         if body.get(name):
             raise _refusal(name)
+    for name, value in body.items():
+        if name not in _OWN_WORDS and value and (name.endswith(_NAMING) or _names(value)):
+            raise _refusal(name)
     if body.get("store"):
         raise Misuse("store: nothing is stored at the provider through this gateway; leave it out")
     for name in ("system", "messages", "input"):
@@ -54,6 +65,22 @@ def check(body: Mapping[str, Any]) -> None:
                 "tools: one is neither a function of yours nor a web search; tools that keep files "
                 "or state at the provider are not available here"
             )
+
+
+def _names(option: Any) -> bool:
+    """Whether an option holds an id, wherever: what providers add will be called so as well."""
+    left = [option]
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += value
+        elif isinstance(value, dict):
+            if any(
+                inner and (name == "id" or name.endswith(_NAMING)) for name, inner in value.items()
+            ):
+                return True
+            left += value.values()
+    return False
 
 
 def _check_item(item: Any) -> None:

@@ -76,3 +76,42 @@ async def test_what_no_header_may_hold_is_sent_to_nobody() -> None:
             status, head, _ = await read_reply(reader)
             assert status == 500
             assert b"x: a" not in head
+
+
+@on_uvloop
+async def test_so_many_requests_at_once_and_no_more_wait_behind_one() -> None:
+    limits = ServerLimits(request=RequestLimits(pipelined_max=3))
+    seen = 0
+
+    async def handler(_request: Request, reply: Reply) -> None:
+        nonlocal seen
+        seen += 1
+        reply.send(200, [], b"")
+
+    async with serving(handler, limits) as (_, port), connected(port) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 5)
+        statuses = [(await read_reply(reader))[0] for _ in range(4)]
+        assert statuses == [200, 200, 200, 429]
+        assert await reader.read() == b""
+    assert seen == 3
+
+
+@on_uvloop
+async def test_an_answer_that_ends_the_connection_arrives_though_more_was_sent() -> None:
+    """Closing with unread bytes resets the connection, and what is on its way is lost."""
+    go, body = asyncio.Event(), b"x" * (4 << 20)
+
+    async def handler(_request: Request, reply: Reply) -> None:
+        await go.wait()
+        reply.send(200, [], body)
+
+    async with serving(handler) as (_, port), connected(port) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" + b"y" * (8 << 20))
+        before = -1
+        while before != (left := writer.transport.get_write_buffer_size()):
+            before = left
+            await asyncio.sleep(0.05)
+        assert left > 0, "the server does not read on"
+        go.set()
+        status, _, answer = await read_reply(reader)
+        assert (status, len(answer)) == (200, len(body))

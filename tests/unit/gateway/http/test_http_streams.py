@@ -6,6 +6,7 @@ import json
 import pytest
 
 from scopekv.gateway.http import Reply, Request
+from scopekv.gateway.http.reply import EVENT_BYTES_MAX
 from tests.unit.gateway.http.sockets import (
     connected,
     on_uvloop,
@@ -139,3 +140,20 @@ async def test_work_after_a_complete_reply_outlives_the_client() -> None:
         await until(lambda: server.connections == 0)
         go.set()
         await booked.wait()
+
+
+@on_uvloop
+async def test_an_error_after_part_of_an_event_is_an_event_of_its_own() -> None:
+    """One too long to be kept goes on in parts; the error must not become the end of it."""
+
+    async def handler(_request: Request, reply: Reply) -> None:
+        await reply.start(200, EVENTS)
+        await reply.write(b"data: " + b"x" * (EVENT_BYTES_MAX + 1))
+        raise RuntimeError("the engine is gone")
+
+    async with serving(handler) as (_, port), connected(port) as (reader, writer):
+        writer.write(post())
+        _, _, body = await read_reply(reader)
+        long, _, last = body.rstrip().rpartition(b"\n\n")
+        assert long == b"data: " + b"x" * (EVENT_BYTES_MAX + 1)
+        assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "internal_error"
