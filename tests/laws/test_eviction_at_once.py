@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scopekv.core.eviction import Entry, LearnedReuse, Recency, ScopedPolicy, Shares
-from scopekv.core.lanes import Rank, Run
+from scopekv.core.runs import Rank, Run
 
 MINE, CAPACITY = bytes(16), 60
 LENT = Shares(CAPACITY, 0.0)  # no guarantee, so that none changes while blocks go one by one

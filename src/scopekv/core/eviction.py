@@ -14,14 +14,14 @@ behind that nothing can reach. Between accounts:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Collection, Iterable, KeysView, Sequence
 from itertools import count
 from operator import eq
 from typing import Generic
 
-from scopekv.core.lanes import USES_MAX, YOUNG, Lane, LaneName, Run
 from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
 from scopekv.core.orders import GreedyDual, LearnedReuse, Order, Recency
+from scopekv.core.runs import USES_MAX, YOUNG, Lane, LaneName, Run, Runs, stretches
 from scopekv.core.shares import Ledger, Shares
 from scopekv.core.victims import RIVALS_MAX, Search
 from scopekv.errors import Misuse
@@ -51,7 +51,7 @@ class ScopedPolicy(Generic[K]):
     def __init__(self, shares: Shares, order: Order[K] | None = None) -> None:
         self.shares = shares
         self._order: Order[K] = order or Recency()
-        self._runs: dict[K, Run[K]] = {}
+        self._runs: Runs[K] = Runs()
         self._absent: dict[K, int] = {}  # cached children of keys that are not cached
         self._lanes: dict[bytes, dict[LaneName, Lane[K]]] = {}
         self._stamps = count(1)
@@ -69,30 +69,27 @@ class ScopedPolicy(Generic[K]):
 
         Raises Misuse, and adds none, where one of the keys is cached already or comes twice.
         """
-        runs, order, absent = self._runs, self._order, self._absent
-        if not runs.keys().isdisjoint(keys) or len(set(keys)) != len(keys):
+        runs, order, absent, distinct = self._runs, self._order, self._absent, set(keys)
+        if len(distinct) != len(keys) or not runs.keys().isdisjoint(distinct):
             raise Misuse("the block is cached already; touch it instead")
         if any(map(eq, keys, [entry.parent for entry in entries])):
             raise Misuse("a block is not its own parent")
         before: Run[K] | None = None  # whether it is a leaf, the next run shows
         lane, blocks = None, 0  # so many that are not counted yet, one after the other of one lane
-        for start, end in self._stretches(keys, entries):
-            entry = entries[start]
+        for start, end in stretches(keys, entries, absent if order.by_use else distinct):
+            account, parent, _, size, _ = entry = entries[start]
             self._serial += end - start
-            run = Run(
-                list(keys[start:end]), entry.account, entry.parent, entry.size_bytes, self._serial
-            )
-            for key in run.keys:
-                runs[key] = run
+            run = Run(list(keys[start:end]), account, parent, size, self._serial)
+            runs.put(run)
             if absent:
                 run.children = absent.pop(run.keys[-1], 0)
-            if before is not None and before.keys[-1] == run.parent:
+            if before is not None and before.keys[-1] == parent:
                 before.children += 1
                 order.insert(run, entry, before)
             else:
                 if before is not None:
                     self._enqueue(before)
-                order.insert(run, entry, self._continued(run.parent))
+                order.insert(run, entry, None if parent is None else self._continued(parent))
             if lane is None or not lane.counts(run):
                 self._join(lane, blocks)
                 lane, blocks = self._lane_of(run), 0
@@ -103,44 +100,9 @@ class ScopedPolicy(Generic[K]):
         if before is not None:
             self._enqueue(before)
 
-    def _stretches(
-        self, keys: Sequence[K], entries: Sequence[Entry[K]]
-    ) -> Iterator[tuple[int, int]]:
-        """From where to where new blocks are one run. Insert each before asking for the next."""
-        start, by_use, absent = 0, self._order.by_use, self._absent
-        for end in range(1, len(keys)):
-            parent, above, entry = keys[end - 1], entries[end - 1], entries[end]
-            if not (
-                by_use
-                and entry.parent == parent
-                and entry.account == above.account
-                and entry.size_bytes == above.size_bytes
-                and parent not in absent
-            ):
-                yield start, end
-                start = end
-        if keys:
-            yield start, len(keys)
-
-    def _ending(self, key: K) -> Run[K] | None:
-        """The run of a block, if that is cached, split so that the block is its last."""
-        run = self._runs.get(key)
-        if run is not None and run.keys[-1] != key:
-            return self._split(run, run.keys.index(key) + 1)
-        return run
-
-    def _split(self, run: Run[K], blocks: int) -> Run[K]:
-        """The first so many blocks of a run as one of their own."""
-        head = run.split(blocks)
-        for key in head.keys:
-            self._runs[key] = head
-        return head
-
-    def _continued(self, key: K | None) -> Run[K] | None:
+    def _continued(self, key: K) -> Run[K] | None:
         """A block has one child more; return the run that it ends, if it is cached."""
-        if key is None:
-            return None
-        run = self._ending(key)
+        run = self._runs.ending(key)
         if run is None:
             self._absent[key] = self._absent.get(key, 0) + 1
             return None
@@ -158,7 +120,7 @@ class ScopedPolicy(Generic[K]):
         keys = list(keys)
         at, order = 0, self._order
         while at < len(keys):
-            run = self._leading(keys, at)
+            run = self._runs.leading(keys, at)
             if run is None:
                 at += 1
                 continue
@@ -179,28 +141,10 @@ class ScopedPolicy(Generic[K]):
                     run.stamp = 0
                     self._enqueue(run)
 
-    def _leading(self, keys: list[K], at: int) -> Run[K] | None:
-        """The longest run that some keys from one on begin with, made one if it is a part."""
-        run = self._runs.get(keys[at])
-        if run is None or run.keys == keys[at : at + len(run.keys)]:
-            return run
-        start = end = run.keys.index(keys[at])
-        for mine, key in zip(run.keys[start:], keys[at:], strict=False):
-            if mine != key:
-                break
-            end += 1
-        if end < len(run.keys):
-            run = self._split(run, end)
-        if start:
-            self._split(run, start)
-        return run
-
     def remove(self, key: K) -> None:
-        run = self._ending(key)
+        run = self._runs.alone(key)
         if run is None:
             return
-        if len(run.keys) > 1:
-            self._split(run, len(run.keys) - 1)
         del self._runs[key]
         run.stamp = 0
         self._young.pop(run, None)
@@ -215,13 +159,13 @@ class ScopedPolicy(Generic[K]):
             self._orphan(run.parent, 1)
 
     def pin(self, key: K) -> None:
-        run = self._ending(key)
+        run = self._runs.ending(key)
         if run is None:
             raise Misuse("only a cached block can be pinned")
         run.pins += 1
 
     def unpin(self, key: K) -> None:
-        run = self._ending(key)
+        run = self._runs.ending(key)
         if run is not None and run.pins:
             run.pins -= 1
             self._enqueue(run)

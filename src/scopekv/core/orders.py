@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol
 
-from scopekv.core.lanes import Rank, Run
 from scopekv.core.lru import Entry, K
 from scopekv.core.reuse import ReuseModel, Use
+from scopekv.core.runs import Rank, Run
 
 
 class Order(Protocol[K]):

@@ -8,9 +8,9 @@ from itertools import takewhile
 from operator import attrgetter, itemgetter
 from typing import Any, Generic
 
-from scopekv.core.lanes import Lane, LaneName, Rank, Run
 from scopekv.core.lru import K
 from scopekv.core.orders import Order
+from scopekv.core.runs import Lane, LaneName, Rank, Run
 from scopekv.core.shares import Draft, Ledger
 
 # So many accounts furthest above their guarantee compete by age: enough to come near to what was

@@ -1,8 +1,9 @@
-"""What is cached, as runs of blocks, and an account's heaps of those that may go."""
+"""Cached blocks, kept as runs; and of each account, heaps of the runs that may lose a block."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, Generic
 
 from scopekv.core.lru import Entry, K
@@ -62,6 +63,74 @@ class Run(Generic[K]):
         del keys[:blocks]
         self.parent = head.keys[-1]
         return head
+
+
+class Runs(dict[K, Run[K]]):
+    """The run of each cached block."""
+
+    __slots__ = ()
+
+    def put(self, run: Run[K]) -> None:
+        for key in run.keys:
+            self[key] = run
+
+    def ending(self, key: K) -> Run[K] | None:
+        """The run of a block, if that is cached; split after it, unless it is the last."""
+        run = self.get(key)
+        if run is None or run.keys[-1] == key:
+            return run
+        return self._split(run, run.keys.index(key) + 1)
+
+    def alone(self, key: K) -> Run[K] | None:
+        """The run of a block, if that is cached; split to have no other."""
+        run = self.ending(key)
+        if run is not None and len(run.keys) > 1:
+            self._split(run, len(run.keys) - 1)
+        return run
+
+    def leading(self, keys: list[K], at: int) -> Run[K] | None:
+        """The run of `keys[at]`, if that is cached; split to have only what follows it in `keys`,
+        in the same order.
+        """
+        run = self.get(keys[at])
+        if run is None or run.keys == keys[at : at + len(run.keys)]:
+            return run
+        start = end = run.keys.index(keys[at])
+        for key, wanted in zip(run.keys[start:], keys[at:], strict=False):
+            if key != wanted:
+                break
+            end += 1
+        if end < len(run.keys):
+            run = self._split(run, end)
+        if start:
+            self._split(run, start)
+        return run
+
+    def _split(self, run: Run[K], blocks: int) -> Run[K]:
+        head = run.split(blocks)
+        self.put(head)
+        return head
+
+
+def stretches(
+    keys: Sequence[K], entries: Sequence[Entry[K]], last: Container[K]
+) -> Iterator[tuple[int, int]]:
+    """From where to where new blocks may be one run.
+
+    `last`: blocks that must be the last of theirs; it may change from one stretch to the next.
+    """
+    start = 0
+    for at, (key, above, entry) in enumerate(zip(keys, entries, entries[1:], strict=False), 1):
+        if (
+            entry.parent != key
+            or entry.account != above.account
+            or entry.size_bytes != above.size_bytes
+            or key in last
+        ):
+            yield start, at
+            start = at
+    if keys:
+        yield start, len(keys)
 
 
 class Lane(Generic[K]):
