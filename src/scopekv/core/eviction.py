@@ -80,7 +80,8 @@ class ScopedPolicy(Generic[K]):
             account, parent, _, size, _ = entry = entries[start]
             self._serial += end - start
             run = Run(list(keys[start:end]), account, parent, size, self._serial)
-            runs.put(run)
+            for key in run.keys:
+                runs[key] = run
             if absent:
                 run.children = absent.pop(run.keys[-1], 0)
             if before is not None and before.keys[-1] == parent:
@@ -235,18 +236,16 @@ class ScopedPolicy(Generic[K]):
         search = self._search(size_bytes, account, protected)
         if search is None:
             return None
+        for key, children in search.gone.items():
+            self._orphan(key, children)
         for key in search.victims:
             del self._runs[key]
         for run, blocks in search.cut.items():
             del run.keys[-blocks:]
-            run.children = 0
-            self._enqueue(run)
         self._order.evicted(search.taken)
         for lane, blocks in search.lost.items():
             self._ledger.take(lane.account, blocks * lane.size_bytes)
             self._leave(lane, blocks)
-        for key, children in search.gone.items():
-            self._orphan(key, children)
         self._offered = set()
         return search.victims
 

@@ -70,10 +70,6 @@ class Runs(dict[K, Run[K]]):
 
     __slots__ = ()
 
-    def put(self, run: Run[K]) -> None:
-        for key in run.keys:
-            self[key] = run
-
     def ending(self, key: K) -> Run[K] | None:
         """The run of a block, if that is cached; split after it, unless it is the last."""
         run = self.get(key)
@@ -93,7 +89,8 @@ class Runs(dict[K, Run[K]]):
         in the same order.
         """
         run = self.get(keys[at])
-        if run is None or run.keys == keys[at : at + len(run.keys)]:
+        blocks = 0 if run is None else len(run.keys)
+        if blocks < 2 or run.keys == keys[at : at + len(run.keys)]:
             return run
         start = end = run.keys.index(keys[at])
         for key, wanted in zip(run.keys[start:], keys[at:], strict=False):
@@ -108,7 +105,8 @@ class Runs(dict[K, Run[K]]):
 
     def _split(self, run: Run[K], blocks: int) -> Run[K]:
         head = run.split(blocks)
-        self.put(head)
+        for key in head.keys:
+            self[key] = head
         return head
 
 
@@ -122,10 +120,10 @@ def stretches(
     start = 0
     for at, (key, above, entry) in enumerate(zip(keys, entries, entries[1:], strict=False), 1):
         if (
-            entry.parent != key
+            key in last
+            or entry.parent != key
             or entry.account != above.account
             or entry.size_bytes != above.size_bytes
-            or key in last
         ):
             yield start, at
             start = at

@@ -142,17 +142,14 @@ class Search(Generic[K]):
         """The head of a lane whose last block may go; it stays in its place."""
         cut = self.cut
         while (run := lane.head()) is not None:
-            if run.pins or (run.children and run not in cut and not self._bare(run)):
+            children = run.children
+            if run.pins or (children and children > self.gone.get(run.keys[-1], 0)):
                 lane.pop()
-            elif run.keys[-1 - cut.get(run, 0)] in self._protected:
+            elif run.keys[-1 - cut[run] if run in cut else -1] in self._protected:
                 self.passed.append(lane.pop())
             else:
                 return run
         return None
-
-    def _bare(self, run: Run[K]) -> bool:
-        """Whether all children of a run would be gone."""
-        return self.gone.get(run.keys[-1], 0) == run.children
 
     def _take(self, run: Run[K], wanted_bytes: int) -> int:
         """Count blocks of a chosen run as gone, and up its chain each that would be chosen next.
@@ -186,8 +183,10 @@ class Search(Generic[K]):
     def _cut(self, run: Run[K], blocks: int) -> int:
         """Take up to so many blocks from a run's tail, as far as none is protected."""
         keys, protected = run.keys, self._protected
-        end = len(keys) - self.cut.pop(run, 0)
-        part = keys[max(0, end - blocks) : end]
+        end = len(keys)
+        if run in self.cut:
+            end -= self.cut.pop(run)
+        part = keys[end - blocks if blocks < end else 0 : end]
         part.reverse()
         if not protected.isdisjoint(part):
             part = list(takewhile(lambda key: key not in protected, part))
@@ -197,7 +196,7 @@ class Search(Generic[K]):
         else:
             run.stamp = 0  # it may be in the heap: what is left of it there counts no more
             self.taken.append(run)
-        self.gone.pop(keys[-1], None)
+            self.gone.pop(keys[-1], None)
         return len(part)
 
     def _above(self, run: Run[K]) -> Run[K] | None:
@@ -205,9 +204,9 @@ class Search(Generic[K]):
         key = run.parent
         if key is None:
             return None
-        self.gone[key] = self.gone.get(key, 0) + 1
+        gone = self.gone[key] = self.gone.get(key, 0) + 1
         parent = self._runs.get(key)
-        if parent is None or parent.pins or key in self._protected or not self._bare(parent):
+        if parent is None or gone < parent.children or parent.pins or key in self._protected:
             return None
         return parent
 
