@@ -21,7 +21,7 @@ from typing import Generic
 
 from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
 from scopekv.core.orders import GreedyDual, LearnedReuse, Order, Recency
-from scopekv.core.runs import USES_MAX, YOUNG, Lane, LaneName, Run, Runs, stretches
+from scopekv.core.runs import USES_MAX, YOUNG, Lane, LaneName, Run, Runs, ends
 from scopekv.core.shares import Ledger, Shares
 from scopekv.core.victims import RIVALS_MAX, Search
 from scopekv.errors import Misuse
@@ -69,21 +69,19 @@ class ScopedPolicy(Generic[K]):
 
         Raises Misuse, and adds none, where one of the keys is cached already or comes twice.
         """
-        runs, order, absent, distinct = self._runs, self._order, self._absent, set(keys)
-        if len(distinct) != len(keys) or not runs.keys().isdisjoint(distinct):
+        runs, order, absent = self._runs, self._order, self._absent
+        if not runs.keys().isdisjoint(keys) or len(set(keys)) != len(keys):
             raise Misuse("the block is cached already; touch it instead")
         if any(map(eq, keys, [entry.parent for entry in entries])):
             raise Misuse("a block is not its own parent")
         before: Run[K] | None = None  # whether it is a leaf, the next run shows
         lane, blocks = None, 0  # so many that are not counted yet, one after the other of one lane
-        for start, end in stretches(keys, entries, absent if order.by_use else distinct):
+        keys, start, serial = list(keys), 0, self._serial
+        for end in ends(keys, entries) if order.by_use else range(1, len(keys) + 1):
             account, parent, _, size, _ = entry = entries[start]
-            self._serial += end - start
-            run = Run(list(keys[start:end]), account, parent, size, self._serial)
+            run = Run(keys[start:end], account, parent, size, serial + end)
             for key in run.keys:
                 runs[key] = run
-            if absent:
-                run.children = absent.pop(run.keys[-1], 0)
             if before is not None and before.keys[-1] == parent:
                 before.children += 1
                 order.insert(run, entry, before)
@@ -91,15 +89,27 @@ class ScopedPolicy(Generic[K]):
                 if before is not None:
                     self._enqueue(before)
                 order.insert(run, entry, None if parent is None else self._continued(parent))
-            if lane is None or not lane.counts(run):
+            if lane is None or not (
+                account is lane.account and size == lane.size_bytes and run.kind == lane.kind
+            ):
                 self._join(lane, blocks)
                 lane, blocks = self._lane_of(run), 0
             run.lane = lane
+            if absent:
+                self._adopt(run)
             blocks += end - start
-            before = run
+            before, start = run, end
+        self._serial += len(keys)
         self._join(lane, blocks)
         if before is not None:
             self._enqueue(before)
+
+    def _adopt(self, run: Run[K]) -> None:
+        """Give the blocks of a new run the children that were here before them."""
+        for key in self._absent.keys() & run.keys:
+            ending = self._runs.ending(key)
+            if ending is not None:
+                ending.children += self._absent.pop(key)
 
     def _continued(self, key: K) -> Run[K] | None:
         """A block has one child more; return the run that it ends, if it is cached."""

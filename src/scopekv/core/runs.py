@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic
 
 from scopekv.core.lru import Entry, K
@@ -89,8 +89,7 @@ class Runs(dict[K, Run[K]]):
         in the same order.
         """
         run = self.get(keys[at])
-        blocks = 0 if run is None else len(run.keys)
-        if blocks < 2 or run.keys == keys[at : at + len(run.keys)]:
+        if run is None or len(run.keys) == 1 or run.keys == keys[at : at + len(run.keys)]:
             return run
         start = end = run.keys.index(keys[at])
         for key, wanted in zip(run.keys[start:], keys[at:], strict=False):
@@ -110,25 +109,24 @@ class Runs(dict[K, Run[K]]):
         return head
 
 
-def stretches(
-    keys: Sequence[K], entries: Sequence[Entry[K]], last: Container[K]
-) -> Iterator[tuple[int, int]]:
-    """From where to where new blocks may be one run.
-
-    `last`: blocks that must be the last of theirs; it may change from one stretch to the next.
-    """
-    start = 0
-    for at, (key, above, entry) in enumerate(zip(keys, entries, entries[1:], strict=False), 1):
-        if (
-            key in last
-            or entry.parent != key
-            or entry.account != above.account
-            or entry.size_bytes != above.size_bytes
-        ):
-            yield start, at
-            start = at
-    if keys:
-        yield start, len(keys)
+def ends(keys: list[K], entries: Sequence[Entry[K]]) -> Sequence[int]:
+    """After which of new blocks a run must end, that the next one continues or not."""
+    if not keys:
+        return ()
+    accounts, parents, _, sizes, _ = zip(*entries, strict=True)
+    above, blocks = (None, *keys[:-1]), len(keys)
+    if parents[1:] == above[1:] and accounts.count(accounts[0]) == sizes.count(sizes[0]) == blocks:
+        return (blocks,)  # of most prompts
+    return [
+        *(
+            at
+            for at in range(1, blocks)
+            if parents[at] != above[at]
+            or accounts[at] != accounts[at - 1]
+            or sizes[at] != sizes[at - 1]
+        ),
+        blocks,
+    ]
 
 
 class Lane(Generic[K]):
@@ -145,14 +143,6 @@ class Lane(Generic[K]):
         self._stamps, self.account, self.size_bytes, self.kind = stamps, account, size_bytes, kind
         self.heap: list[tuple[Rank, int, Run[K]]] = []
         self.blocks = 0
-
-    def counts(self, run: Run[K]) -> bool:
-        """Whether a run is of its account, size and kind."""
-        return (
-            run.account is self.account
-            and run.size_bytes == self.size_bytes
-            and run.kind == self.kind
-        )
 
     def push(self, run: Run[K]) -> None:
         run.stamp = next(self._stamps)

@@ -158,57 +158,56 @@ class Search(Generic[K]):
         """
         account, lane, size = run.account, run.lane, run.size_bytes
         used = self.draft.used_bytes(account)
-        most = left = 1 + int(max(0, min(wanted_bytes - 1, used - self._least(run))) // size)
+        most = min(wanted_bytes - 1, used - self._least(run))
+        wanted = left = 1 if most < size else 1 + int(most // size)
         self._heads.pop(lane, None)
-        leaf: Run[K] | None = run
+        gone, protected, spares = self.gone, self._protected, self._spares
+        leaf: Run[K] | None = None  # what stays, and may go next
         while True:
-            left -= self._cut(run, left)
+            part = run.keys if len(run.keys) == 1 else self._tail(run, left)
+            self.victims += part
+            left -= len(part)
             if run in self.cut:
                 leaf = run
                 break
-            leaf = self._above(run)
-            if leaf is None or not left or leaf.lane is not lane or leaf.rank > run.rank:
+            run.stamp = 0  # it may be in the heap: what is left of it there counts no more
+            self.taken.append(run)
+            gone.pop(run.keys[-1], None)
+            key = run.parent
+            if key is None:
                 break
-            if self._spares and leaf.uses > 1:
+            lost = gone[key] = gone.get(key, 0) + 1
+            above = self._runs.get(key)
+            if above is None or lost < above.children or above.pins or key in protected:
                 break
-            run = leaf
-        self.lost[lane] = self.lost.get(lane, 0) + most - left
-        moved = (most - left) * size
+            if (
+                not left
+                or above.lane is not lane
+                or above.rank > run.rank
+                or (spares and above.uses > 1)
+            ):
+                leaf = above
+                break
+            run = above
+        self.lost[lane] = self.lost.get(lane, 0) + wanted - left
+        moved = (wanted - left) * size
         self.draft.used[account] = used - moved
         self._reconsider(account)
         if leaf is not None:
             self._may_go(leaf, account)
         return moved
 
-    def _cut(self, run: Run[K], blocks: int) -> int:
-        """Take up to so many blocks from a run's tail, as far as none is protected."""
+    def _tail(self, run: Run[K], blocks: int) -> list[K]:
+        """Up to so many blocks that go from the end of a run, as far as none is protected."""
         keys, protected = run.keys, self._protected
-        end = len(keys)
-        if run in self.cut:
-            end -= self.cut.pop(run)
-        part = keys[end - blocks if blocks < end else 0 : end]
+        end = len(keys) - self.cut.pop(run, 0)
+        part = keys[max(0, end - blocks) : end]
         part.reverse()
         if not protected.isdisjoint(part):
             part = list(takewhile(lambda key: key not in protected, part))
-        self.victims += part
         if len(part) < end:
             self.cut[run] = len(keys) - end + len(part)
-        else:
-            run.stamp = 0  # it may be in the heap: what is left of it there counts no more
-            self.taken.append(run)
-            self.gone.pop(keys[-1], None)
-        return len(part)
-
-    def _above(self, run: Run[K]) -> Run[K] | None:
-        """The parent of a run that is gone, if it is a leaf now that may go."""
-        key = run.parent
-        if key is None:
-            return None
-        gone = self.gone[key] = self.gone.get(key, 0) + 1
-        parent = self._runs.get(key)
-        if parent is None or gone < parent.children or parent.pins or key in self._protected:
-            return None
-        return parent
+        return part
 
     def _least(self, run: Run[K]) -> float:
         """How much the account of a chosen block must hold for its next to be chosen after it,
