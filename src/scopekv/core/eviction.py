@@ -13,15 +13,13 @@ behind that nothing can reach. Between accounts:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, KeysView, Sequence
-from itertools import count
 from operator import eq
 from typing import Generic
 
 from scopekv.core.lru import Entry, EvictionPolicy, K, LruPolicy
 from scopekv.core.orders import GreedyDual, LearnedReuse, Order, Recency
-from scopekv.core.runs import USES_MAX, YOUNG, Lane, LaneName, Run, Runs, ends
+from scopekv.core.runs import USES_MAX, YOUNG, Lane, Lanes, Run, Runs, ends
 from scopekv.core.shares import Ledger, Shares
 from scopekv.core.victims import RIVALS_MAX, Search
 from scopekv.errors import Misuse
@@ -43,7 +41,9 @@ __all__ = [
 class ScopedPolicy(Generic[K]):
     """Leaves first, by recency or another order, with guaranteed shares.
 
-    Cost: O(log n) a step and a victim, amortised, times the number of different block sizes.
+    Blocks of a prompt that came in together are kept as one, a run, as long as they are used alike.
+    Cost: O(log n) a step and a run of victims, amortised, times the number of different block
+    sizes, and O(its blocks) where a run must be split.
     With blocks of different sizes the choice is greedy: a set that would just do can be missed
     when more than one block is asked for; a single block that may go never is.
     """
@@ -53,13 +53,11 @@ class ScopedPolicy(Generic[K]):
         self._order: Order[K] = order or Recency()
         self._runs: Runs[K] = Runs()
         self._absent: dict[K, int] = {}  # cached children of keys that are not cached
-        self._lanes: dict[bytes, dict[LaneName, Lane[K]]] = {}
-        self._stamps = count(1)
+        self._lanes: Lanes[K] = Lanes()
         self._young: dict[Run[K], None] = {}  # leaves since the last search: most become inner
         self._ledger = Ledger()
         self._offered: set[K] = set()  # the last victims: their removal is an eviction
         self._serial = 0
-        self._smallest, self._unit = 1 << 62, 0  # of all blocks there ever were: see `Ledger`
 
     def insert(self, key: K, entry: Entry[K]) -> None:
         self.insert_all((key,), (entry,))
@@ -93,7 +91,7 @@ class ScopedPolicy(Generic[K]):
                 account is lane.account and size == lane.size_bytes and run.kind == lane.kind
             ):
                 self._join(lane, blocks)
-                lane, blocks = self._lane_of(run), 0
+                lane, blocks = self._lanes.of(run), 0
             run.lane = lane
             if absent:
                 self._adopt(run)
@@ -128,13 +126,14 @@ class ScopedPolicy(Generic[K]):
 
     def touch_all(self, keys: Iterable[K]) -> None:
         """`touch` each in this order. Cheaper where they follow one another in a prompt."""
-        keys = list(keys)
-        at, order = 0, self._order
+        keys, runs, at = list(keys), self._runs, 0
         while at < len(keys):
-            run = self._runs.leading(keys, at)
+            run = runs.get(keys[at])
             if run is None:
                 at += 1
                 continue
+            if len(run.keys) > 1:
+                run = runs.common(run, keys[at:])
             blocks = len(run.keys)
             at += blocks
             self._serial += blocks
@@ -142,15 +141,18 @@ class ScopedPolicy(Generic[K]):
             if run.uses < USES_MAX:
                 run.uses += 1
             before = run.kind
-            order.touch(run)
+            self._order.touch(run)
             if run.kind != before:
-                other = self._lane_of(run)
-                other.blocks += blocks
-                self._leave(run.lane, blocks)
-                run.lane = other
-                if run.stamp != YOUNG:
-                    run.stamp = 0
-                    self._enqueue(run)
+                self._change_lane(run)
+
+    def _change_lane(self, run: Run[K]) -> None:
+        lane = self._lanes.of(run)
+        lane.blocks += len(run.keys)
+        self._leave(run.lane, len(run.keys))
+        run.lane = lane
+        if run.stamp != YOUNG:
+            run.stamp = 0
+            self._enqueue(run)
 
     def remove(self, key: K) -> None:
         run = self._runs.alone(key)
@@ -181,17 +183,6 @@ class ScopedPolicy(Generic[K]):
             run.pins -= 1
             self._enqueue(run)
 
-    def _lane_of(self, run: Run[K]) -> Lane[K]:
-        """The lane of a block's account, size and kind."""
-        lanes = self._lanes.setdefault(run.account, {})
-        name = run.size_bytes, run.kind
-        lane = lanes.get(name)
-        if lane is None:
-            lane = lanes[name] = Lane(self._stamps, run.account, *name)
-            self._smallest = min(self._smallest, run.size_bytes)
-            self._unit = math.gcd(self._unit, run.size_bytes)
-        return lane
-
     def _join(self, lane: Lane[K] | None, blocks: int) -> None:
         """Count new blocks of a lane."""
         if lane is not None:
@@ -202,12 +193,8 @@ class ScopedPolicy(Generic[K]):
         """Count blocks out of their lane. Forget an account that holds nothing any more."""
         lane.blocks -= blocks
         lane.tidy()
-        if not lane.blocks:
-            lanes = self._lanes[lane.account]
-            del lanes[lane.size_bytes, lane.kind]
-            if not lanes:
-                del self._lanes[lane.account]
-                self._order.emptied(lane.account)
+        if not lane.blocks and self._lanes.drop(lane):
+            self._order.emptied(lane.account)
 
     def _orphan(self, key: K, children: int) -> None:
         """So many children of a block have gone; it may be a leaf now."""
@@ -264,14 +251,14 @@ class ScopedPolicy(Generic[K]):
     ) -> Search[K] | None:
         """One that found enough; what it took is out of its heap, and nowhere else yet."""
         guarantee = self.shares.guarantee_bytes(self._ledger.accounts_for(account))
-        if not self._ledger.may_free(size_bytes, account, guarantee, self._unit):
+        if not self._ledger.may_free(size_bytes, account, guarantee, self._lanes.unit):
             return None
         self._queue_young()
         search = Search(
             *(self._runs, self._lanes, self._order, self._ledger),
             account=account,
             guarantee=guarantee,
-            smallest=self._smallest,
+            smallest=self._lanes.smallest,
             protected=frozenset(protected),
         )
         enough = search.run(size_bytes)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, Generic
 
 from scopekv.core.lru import Entry, K
@@ -19,14 +21,15 @@ LaneName = tuple[int, Kind]  # among an account's: size, kind
 
 
 class Run(Generic[K]):
-    """Cached blocks of a chain, each the parent of the next, that are alike in all but their place.
+    """Cached blocks, each the parent of the next, of one account, size, kind and number of uses.
 
-    They were used one after the other: between two of them no other block was. So the last is the
-    first of them to go, and each other block ranks to all of them alike. Only the last may have
-    children in other runs, or pins: `children` and `pins` are its own.
+    They were used one after the other: between two of them no other block was. So they go one after
+    the other too, the last one first, and whatever ranks before or after one of them does so to
+    all. Only the last may be pinned, or have children in other runs: `pins`, `children`.
 
     `parent`: of the first. `stamp`: of its entry in a heap; 0: it is in none; YOUNG: it waits to
-    come into one. `used_at`: not before the last one's last use, but before any other block's next.
+    come into one. `used_at`: when the last was used, counted in uses of all blocks; blocks that go
+    from the end leave it as it is, as no other block was used since.
     """
 
     __slots__ = (
@@ -44,7 +47,7 @@ class Run(Generic[K]):
         self, keys: list[K], account: bytes, parent: K | None, size_bytes: int, used_at: int
     ) -> None:
         self.keys, self.account, self.parent, self.size_bytes = keys, account, parent, size_bytes
-        self.serial = self.used_at = used_at  # of its first and its last use, over all blocks
+        self.serial = self.used_at = used_at  # at its first and its last use
         self.uses = 1
         self.pins = self.children = self.stamp = 0
         self.kind: Kind = ()
@@ -54,7 +57,7 @@ class Run(Generic[K]):
         self.rate, self.depth = entry.cost / entry.size_bytes, entry.depth
 
     def split(self, blocks: int) -> Run[K]:
-        """Let go the first so many blocks, as a run of their own. Cost: O(blocks)."""
+        """Let the first so many blocks go into a run of their own, which this one continues."""
         keys = self.keys
         used_at = self.used_at - len(keys) + blocks
         head = Run(keys[:blocks], self.account, self.parent, self.size_bytes, used_at)
@@ -66,7 +69,7 @@ class Run(Generic[K]):
 
 
 class Runs(dict[K, Run[K]]):
-    """The run of each cached block."""
+    """The run of each cached block. Cost: O(blocks of a run) where it is split, else O(1)."""
 
     __slots__ = ()
 
@@ -84,19 +87,17 @@ class Runs(dict[K, Run[K]]):
             self._split(run, len(run.keys) - 1)
         return run
 
-    def leading(self, keys: list[K], at: int) -> Run[K] | None:
-        """The run of `keys[at]`, if that is cached; split to have only what follows it in `keys`,
-        in the same order.
-        """
-        run = self.get(keys[at])
-        if run is None or len(run.keys) == 1 or run.keys == keys[at : at + len(run.keys)]:
+    def common(self, run: Run[K], keys: list[K]) -> Run[K]:
+        """The part of a run that begins with `keys[0]`, as far as both are the same."""
+        mine = run.keys
+        if mine == keys[: len(mine)]:
             return run
-        start = end = run.keys.index(keys[at])
-        for key, wanted in zip(run.keys[start:], keys[at:], strict=False):
+        start = end = mine.index(keys[0])
+        for key, wanted in zip(mine[start:], keys, strict=False):
             if key != wanted:
                 break
             end += 1
-        if end < len(run.keys):
+        if end < len(mine):
             run = self._split(run, end)
         if start:
             self._split(run, start)
@@ -109,24 +110,19 @@ class Runs(dict[K, Run[K]]):
         return head
 
 
-def ends(keys: list[K], entries: Sequence[Entry[K]]) -> Sequence[int]:
-    """After which of new blocks a run must end, that the next one continues or not."""
+def ends(keys: list[K], entries: Sequence[Entry[K]]) -> list[int]:
+    """Where new blocks must be divided into runs: after how many of them each ends."""
     if not keys:
-        return ()
+        return []
     accounts, parents, _, sizes, _ = zip(*entries, strict=True)
-    above, blocks = (None, *keys[:-1]), len(keys)
+    blocks, above = len(keys), (None, *keys[:-1])
     if parents[1:] == above[1:] and accounts.count(accounts[0]) == sizes.count(sizes[0]) == blocks:
-        return (blocks,)  # of most prompts
-    return [
-        *(
-            at
-            for at in range(1, blocks)
-            if parents[at] != above[at]
-            or accounts[at] != accounts[at - 1]
-            or sizes[at] != sizes[at - 1]
-        ),
-        blocks,
+        return [blocks]  # of most prompts
+    alike = list(zip(accounts, sizes, strict=True))
+    parts = [
+        at for at in range(1, blocks) if parents[at] != above[at] or alike[at] != alike[at - 1]
     ]
+    return [*parts, blocks]
 
 
 class Lane(Generic[K]):
@@ -171,3 +167,34 @@ class Lane(Generic[K]):
         if len(self.heap) > 2 * self.blocks + _SPARE:
             self.heap = [entry for entry in self.heap if entry[1] == entry[2].stamp]
             heapq.heapify(self.heap)
+
+
+class Lanes(dict[bytes, dict[LaneName, Lane[K]]]):
+    """The lanes of each account.
+
+    `smallest`: no block ever had fewer bytes. `unit`: all had a multiple of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stamps = count(1)
+        self.smallest, self.unit = 1 << 62, 0
+
+    def of(self, run: Run[K]) -> Lane[K]:
+        """The lane of a run's account, size and kind."""
+        lanes = self.setdefault(run.account, {})
+        name = run.size_bytes, run.kind
+        lane = lanes.get(name)
+        if lane is None:
+            lane = lanes[name] = Lane(self._stamps, run.account, *name)
+            self.smallest = min(self.smallest, run.size_bytes)
+            self.unit = math.gcd(self.unit, run.size_bytes)
+        return lane
+
+    def drop(self, lane: Lane[K]) -> bool:
+        """Forget a lane without blocks; whether its account has none at all any more."""
+        lanes = self[lane.account]
+        del lanes[lane.size_bytes, lane.kind]
+        if not lanes:
+            del self[lane.account]
+        return not lanes

@@ -22,12 +22,12 @@ _used_at = attrgetter("used_at")
 
 
 class Search(Generic[K]):
-    """One search. Changes the heaps of lanes alone: what it popped is `taken` or `passed`.
+    """One search. Changes the heaps of lanes alone: what it took from them is `taken` or `passed`.
 
-    `victims`: keys in order. `taken`: runs of which nothing stays; `cut`: how many blocks at the
-    end of others go; `lost`: how many of each lane. `passed`: protected ones. `gone`: children that
-    blocks which stay would lose. Looks at an account again only when a take may have changed what
-    it gives.
+    `victims`: keys in order, of runs that are `taken` as a whole or `cut` by so many blocks at the
+    end; `lost`: how many of each lane. `passed`: runs that end with a protected block. `gone`:
+    children that blocks which stay, or are cut off, would lose. Looks at an account again only when
+    a take may have changed what it gives.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Search(Generic[K]):
             children = run.children
             if run.pins or (children and children > self.gone.get(run.keys[-1], 0)):
                 lane.pop()
-            elif run.keys[-1 - cut[run] if run in cut else -1] in self._protected:
+            elif run.keys[-1 - cut.get(run, 0) if cut else -1] in self._protected:
                 self.passed.append(lane.pop())
             else:
                 return run
@@ -160,7 +160,9 @@ class Search(Generic[K]):
         used = self.draft.used_bytes(account)
         most = min(wanted_bytes - 1, used - self._least(run))
         wanted = left = 1 if most < size else 1 + int(most // size)
+        # It is the head of its lane: `_choose` has just looked at it.
         self._heads.pop(lane, None)
+        lane.pop()
         gone, protected, spares = self.gone, self._protected, self._spares
         leaf: Run[K] | None = None  # what stays, and may go next
         while True:
@@ -170,7 +172,6 @@ class Search(Generic[K]):
             if run in self.cut:
                 leaf = run
                 break
-            run.stamp = 0  # it may be in the heap: what is left of it there counts no more
             self.taken.append(run)
             gone.pop(run.keys[-1], None)
             key = run.parent
@@ -189,6 +190,7 @@ class Search(Generic[K]):
                 leaf = above
                 break
             run = above
+            run.stamp = 0  # it may be in the heap: what is left of it there counts no more
         self.lost[lane] = self.lost.get(lane, 0) + wanted - left
         moved = (wanted - left) * size
         self.draft.used[account] = used - moved
