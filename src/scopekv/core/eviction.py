@@ -1,6 +1,6 @@
 """What leaves a full tier (L11): pure policies, the same for every tier and for the planner.
 
-ScopedPolicy takes an account's blocks in an order of `core/lanes.py`, and leaves only: a block
+ScopedPolicy takes an account's blocks in an order of `core/orders.py`, and leaves only: a block
 goes after every cached block that continues it, so a chain goes from its tail and no block is left
 behind that nothing can reach. Between accounts:
 
@@ -78,21 +78,21 @@ class ScopedPolicy(Generic[K]):
         for end in ends(keys, entries) if order.by_use else range(1, len(keys) + 1):
             account, parent, _, size, _ = entry = entries[start]
             run = Run(keys[start:end], account, parent, size, serial + end)
-            for key in run.keys:
-                runs[key] = run
             if before is not None and before.keys[-1] == parent:
                 before.children += 1
-                order.insert(run, entry, before)
             else:
                 if before is not None:
                     self._enqueue(before)
-                order.insert(run, entry, None if parent is None else self._continued(parent))
+                before = None if parent is None else self._continued(parent)
+            order.insert(run, entry, before)
             if lane is None or not (
                 account is lane.account and size == lane.size_bytes and run.kind == lane.kind
             ):
                 self._join(lane, blocks)
                 lane, blocks = self._lanes.of(run), 0
             run.lane = lane
+            for key in run.keys:
+                runs[key] = run
             if absent:
                 self._adopt(run)
             blocks += end - start
@@ -133,7 +133,7 @@ class ScopedPolicy(Generic[K]):
                 at += 1
                 continue
             if len(run.keys) > 1:
-                run = runs.common(run, keys[at:])
+                run = runs.common(run, keys, at)
             blocks = len(run.keys)
             at += blocks
             self._serial += blocks
@@ -146,6 +146,7 @@ class ScopedPolicy(Generic[K]):
                 self._change_lane(run)
 
     def _change_lane(self, run: Run[K]) -> None:
+        """A run is of another kind now."""
         lane = self._lanes.of(run)
         lane.blocks += len(run.keys)
         self._leave(run.lane, len(run.keys))

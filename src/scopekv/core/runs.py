@@ -87,16 +87,14 @@ class Runs(dict[K, Run[K]]):
             self._split(run, len(run.keys) - 1)
         return run
 
-    def common(self, run: Run[K], keys: list[K]) -> Run[K]:
-        """The part of a run that begins with `keys[0]`, as far as both are the same."""
+    def common(self, run: Run[K], keys: list[K], at: int) -> Run[K]:
+        """What a run and some keys have in common from `keys[at]` on, as a run of its own."""
         mine = run.keys
-        if mine == keys[: len(mine)]:
+        if mine == keys[at : at + len(mine)]:
             return run
-        start = end = mine.index(keys[0])
-        for key, wanted in zip(mine[start:], keys, strict=False):
-            if key != wanted:
-                break
-            end += 1
+        start = end = mine.index(keys[at])
+        while end < len(mine) and at < len(keys) and mine[end] == keys[at]:
+            end, at = end + 1, at + 1
         if end < len(mine):
             run = self._split(run, end)
         if start:
