@@ -82,6 +82,24 @@ def test_a_block_is_removed_from_any_place_and_comes_back(place: int) -> None:
     assert leaves(cache) == NAMES[::-1], "no block goes before what continues it"
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_child_that_was_there_first_divides_the_run_of_its_parent(
+    place: int, together: bool
+) -> None:
+    cache = cache_of()
+    names, child = list(NAMES), Entry(A, NAMES[place], place + 1, 10, 1.0)
+    entries = entries_of(A, names, 10, [1.0] * 6)
+    if together:
+        cache.insert_all(["x", *names], [child, *entries])
+    else:
+        cache.insert("x", child)
+        cache.insert_all(names, entries)
+    head, tail = NAMES[: place + 1], NAMES[place + 1 :]
+    assert runs_of(cache) == {"x", head, tail} - {""}
+    assert leaves(cache) == "x" + tail[::-1] + head[::-1]
+
+
 @pytest.mark.parametrize("start", PLACES)
 @pytest.mark.parametrize("blocks", [1, 2, 6])
 def test_a_use_of_a_part_divides_a_run_around_it(start: int, blocks: int) -> None:
