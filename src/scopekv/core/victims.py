@@ -160,9 +160,7 @@ class Search(Generic[K]):
         used = self.draft.used_bytes(account)
         most = min(wanted_bytes - 1, used - self._least(run))
         wanted = left = 1 if most < size else 1 + int(most // size)
-        # It is the head of its lane: `_choose` has just looked at it.
         self._heads.pop(lane, None)
-        lane.pop()
         gone, protected, spares = self.gone, self._protected, self._spares
         leaf: Run[K] | None = None  # what stays, and may go next
         while True:
@@ -172,6 +170,8 @@ class Search(Generic[K]):
             if run in self.cut:
                 leaf = run
                 break
+            if run.stamp:  # the chosen one, still the head of its lane: `_choose` just looked at it
+                lane.pop()
             self.taken.append(run)
             gone.pop(run.keys[-1], None)
             key = run.parent
