@@ -161,7 +161,6 @@ class Search(Generic[K]):
         most = min(wanted_bytes - 1, used - self._least(run))
         wanted = left = 1 if most < size else 1 + int(most // size)
         self._heads.pop(lane, None)
-        gone, protected, spares = self.gone, self._protected, self._spares
         leaf: Run[K] | None = None  # what stays, and may go next
         while True:
             part = run.keys if len(run.keys) == 1 else self._tail(run, left)
@@ -173,23 +172,13 @@ class Search(Generic[K]):
             if run.stamp:  # the chosen one, still the head of its lane: `_choose` just looked at it
                 lane.pop()
             self.taken.append(run)
-            gone.pop(run.keys[-1], None)
-            key = run.parent
-            if key is None:
+            self.gone.pop(run.keys[-1], None)
+            leaf = self._above(run)
+            if leaf is None or not left or leaf.lane is not lane or leaf.rank > run.rank:
                 break
-            lost = gone[key] = gone.get(key, 0) + 1
-            above = self._runs.get(key)
-            if above is None or lost < above.children or above.pins or key in protected:
+            if self._spares and leaf.uses > 1:
                 break
-            if (
-                not left
-                or above.lane is not lane
-                or above.rank > run.rank
-                or (spares and above.uses > 1)
-            ):
-                leaf = above
-                break
-            run = above
+            run = leaf
             run.stamp = 0  # it may be in the heap: what is left of it there counts no more
         self.lost[lane] = self.lost.get(lane, 0) + wanted - left
         moved = (wanted - left) * size
@@ -203,13 +192,23 @@ class Search(Generic[K]):
         """Up to so many blocks that go from the end of a run, as far as none is protected."""
         keys, protected = run.keys, self._protected
         end = len(keys) - self.cut.pop(run, 0)
-        part = keys[max(0, end - blocks) : end]
-        part.reverse()
+        part = keys[max(0, end - blocks) : end][::-1]
         if not protected.isdisjoint(part):
             part = list(takewhile(lambda key: key not in protected, part))
         if len(part) < end:
             self.cut[run] = len(keys) - end + len(part)
         return part
+
+    def _above(self, run: Run[K]) -> Run[K] | None:
+        """The run that a taken one continues, if its last block may go now."""
+        key = run.parent
+        if key is None:
+            return None
+        gone = self.gone[key] = self.gone.get(key, 0) + 1
+        above = self._runs.get(key)
+        if above is None or gone < above.children or above.pins or key in self._protected:
+            return None
+        return above
 
     def _least(self, run: Run[K]) -> float:
         """How much the account of a chosen block must hold for its next to be chosen after it,
