@@ -163,12 +163,14 @@ class Search(Generic[K]):
         self._heads.pop(lane, None)
         leaf: Run[K] | None = None  # what stays, and may go next
         while True:
-            part = run.keys if len(run.keys) == 1 else self._tail(run, left)
-            self.victims += part
-            left -= len(part)
-            if run in self.cut:
-                leaf = run
-                break
+            if len(run.keys) == 1:
+                self.victims.append(run.keys[0])
+                left -= 1
+            else:
+                left -= self._cut(run, left)
+                if run in self.cut:
+                    leaf = run
+                    break
             if run.stamp:  # the chosen one, still the head of its lane: `_choose` just looked at it
                 lane.pop()
             self.taken.append(run)
@@ -188,8 +190,8 @@ class Search(Generic[K]):
             self._may_go(leaf, account)
         return moved
 
-    def _tail(self, run: Run[K], blocks: int) -> list[K]:
-        """Up to so many blocks that go from the end of a run, as far as none is protected."""
+    def _cut(self, run: Run[K], blocks: int) -> int:
+        """Take up to so many blocks from the end of a run, as far as none is protected."""
         keys, protected = run.keys, self._protected
         end = len(keys) - self.cut.pop(run, 0)
         part = keys[max(0, end - blocks) : end][::-1]
@@ -197,7 +199,8 @@ class Search(Generic[K]):
             part = list(takewhile(lambda key: key not in protected, part))
         if len(part) < end:
             self.cut[run] = len(keys) - end + len(part)
-        return part
+        self.victims += part
+        return len(part)
 
     def _above(self, run: Run[K]) -> Run[K] | None:
         """The run that a taken one continues, if its last block may go now."""
