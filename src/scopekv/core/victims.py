@@ -161,7 +161,7 @@ class Search(Generic[K]):
         most = min(wanted_bytes - 1, used - self._least(run))
         wanted = left = 1 if most < size else 1 + int(most // size)
         self._heads.pop(lane, None)
-        leaf: Run[K] | None = None  # what stays, and may go next
+        leaf: Run[K] | None = None  # what may go next, and was in no heap
         while True:
             if len(run.keys) == 1:
                 self.victims.append(run.keys[0])
@@ -169,7 +169,6 @@ class Search(Generic[K]):
             else:
                 left -= self._cut(run, left)
                 if run in self.cut:
-                    leaf = run
                     break
             if run.stamp:  # the chosen one, still the head of its lane: `_choose` just looked at it
                 lane.pop()

@@ -112,6 +112,23 @@ def test_a_use_of_a_part_divides_a_run_around_it(start: int, blocks: int) -> Non
     assert leaves(cache) == tail + part[::-1] + NAMES[:start][::-1] + "z", "as they are a chain"
 
 
+def test_the_parts_of_a_run_keep_when_it_was_used() -> None:
+    cache = cache_of(NAMES, "z")
+    cache.touch("z")
+    cache.touch_all(NAMES)
+    cache.remove("e")
+    assert leaves(cache) == "z" + "dcba" + "f"
+
+
+def test_the_parts_of_a_run_keep_that_it_was_used_again() -> None:
+    cache = cache_of(NAMES)
+    cache.touch_all(NAMES)
+    cache.insert_all("uv", entries_of(B, "uv", 10, [1.0, 1.0]))
+    for gone in "ef":
+        cache.remove(gone)
+    assert cache.victims(20, B) == ["v", "u"], "what was never used again goes before"
+
+
 @pytest.mark.parametrize("taken", PLACES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_run_that_gave_of_its_tail_is_divided_like_any_other(taken: int, place: int) -> None:
