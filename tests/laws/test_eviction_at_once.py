@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scopekv.core.eviction import Entry, LearnedReuse, Recency, ScopedPolicy, Shares
-from scopekv.core.lanes import Node, Rank
+from scopekv.core.runs import Rank, Run
 
 MINE, CAPACITY = bytes(16), 60
 LENT = Shares(CAPACITY, 0.0)  # no guarantee, so that none changes while blocks go one by one
@@ -21,12 +21,14 @@ LENT = Shares(CAPACITY, 0.0)  # no guarantee, so that none changes while blocks 
 class ByCost(Recency[int]):
     """By recency among what is alike; of unlike blocks, the cheaper."""
 
-    def insert(self, node: Node[int], entry: Entry[int], parent: Node[int] | None) -> None:
-        super().insert(node, entry, parent)
-        node.note_cost(entry)
+    by_use = False
 
-    def value(self, node: Node[int]) -> Rank:
-        return node.rate * node.size_bytes, node.used_at
+    def insert(self, run: Run[int], entry: Entry[int], parent: Run[int] | None) -> None:
+        super().insert(run, entry, parent)
+        run.note_cost(entry)
+
+    def value(self, run: Run[int]) -> Rank:
+        return run.rate * run.size_bytes, run.used_at
 
 
 def one_by_one(policy: ScopedPolicy[int], size: int) -> list[int] | None:

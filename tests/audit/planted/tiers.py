@@ -106,12 +106,12 @@ def _oldest_first(
 ) -> list[ObjectKey] | None:
     """Whoever asks, whosever it is."""
     found: list[ObjectKey] = []
-    for key, node in self._nodes.items():
+    for key, run in self._runs.items():
         if size_bytes <= 0:
             break
-        if not node.pins and key not in protected:
+        if not run.pins and key not in protected:
             found.append(key)
-            size_bytes -= node.size_bytes
+            size_bytes -= run.size_bytes
     return found if size_bytes <= 0 else None
 
 
