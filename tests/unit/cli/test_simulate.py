@@ -79,19 +79,44 @@ def test_a_sweep_runs_each_combination() -> None:
     assert call("routing", "--sweep", "isolation=none,user").output.count("%") >= 8
 
 
-def test_too_few_instances_are_told_of_and_how_many_would_keep_up() -> None:
-    workload = "synthetic:requests=300,users=60,orgs=5,rate=6"
-    few = figures(workload, "--instances", "2")
+def _alike(tmp_path: Path, requests: int, apart_ms: int, tokens: tuple[int, int]) -> str:
+    """A trace of prompts that share nothing, all of these input and output tokens."""
+    file = tmp_path / "alike.jsonl"
+    blocks = -(-tokens[0] // 512)
+    lines = [
+        {
+            "timestamp": number * apart_ms,
+            "input_length": tokens[0],
+            "output_length": tokens[1],
+            "hash_ids": list(range(number * blocks, (number + 1) * blocks)),
+        }
+        for number in range(requests)
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(file)
+
+
+@pytest.mark.parametrize("tokens", [(12_288, 8), (1_024, 6_000)], ids=["prefill", "decode"])
+def test_too_few_instances_are_told_of_and_how_many_would_keep_up(
+    tmp_path: Path, tokens: tuple[int, int]
+) -> None:
+    trace = _alike(tmp_path, 800, 200, tokens)
+    few = figures(trace, "--instances", "2")
     enough = few["instances"]["enough"]
     assert enough > 2
-    assert few["instances"]["queue_seconds_at_last_arrival"] > 30
-    kept_up = figures(workload, "--instances", str(enough))
+    assert few["instances"]["late_seconds"] > 30
+    kept_up = figures(trace, "--instances", str(enough))
     assert kept_up["instances"]["enough"] == enough
     assert kept_up["ttft_ms_p50"] < few["ttft_ms_p50"] / 5
-    assert f"About {enough} would keep up" in call(workload, "--instances", "2").output
-    swept = call(workload, "--sweep", f"instances=2,{enough}").output
+    assert f"About {enough} would keep up" in call(trace, "--instances", "2").output
+    swept = call(trace, "--sweep", f"instances=2,{enough}").output
     assert "instances=2: too few" in swept
     assert swept.count("too few") == 1
+
+
+def test_of_a_burst_nobody_can_tell_how_many_would_keep_up(tmp_path: Path) -> None:
+    trace = _alike(tmp_path, 100, 1, (12_288, 8))
+    assert figures(trace, "--instances", "2")["instances"]["enough"] == 2
 
 
 def test_limit_and_prices(tmp_path: Path) -> None:

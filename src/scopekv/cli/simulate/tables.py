@@ -117,9 +117,9 @@ def _late(run: dict[str, Any]) -> str:
     there, enough = run["plan"]["instances"], run["instances"]["enough"]
     if enough <= there:
         return ""
-    queue = run["instances"]["queue_seconds_at_last_arrival"]
+    late = run["instances"]["late_seconds"]
     return (
-        f"too few instances: {queue:,.0f} s of prefill wait on each when the last request comes, "
+        f"too few instances: turns still come {late:,.0f} s after the last request, "
         f"so TTFT is the queue's. About {enough} would keep up (now {there})"
     )
 

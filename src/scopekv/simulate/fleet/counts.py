@@ -29,7 +29,7 @@ class Counts:
         self.ttft = Histogram()
         self.timeline = Timeline()
         self.began_at = self.ended_at = 0.0
-        self.last_arrival_at = self.queue_seconds = 0.0  # an instance's then, in the mean
+        self.last_arrival_at = self.last_turn_at = 0.0  # a turn: its prefill begins
 
     def first_token(self, job: Job, seconds: float, prefill: tuple[float, float]) -> None:
         """`seconds` to it; `prefill`: seconds with the cache, and seconds without any."""
@@ -43,6 +43,7 @@ class Counts:
         self.prefill_seconds += prefill[0]
         self.saved_seconds += prefill[1] - prefill[0]
         self.ttft.add(seconds)
+        self.last_turn_at = max(self.last_turn_at, job.started_at)
         self._tiers(job.found, job.block_tokens, total)
         self._scopes(job)
         org = job.placed.tenant.org

@@ -10,8 +10,9 @@ from scopekv.simulate.fleet.plan import FleetPlan
 from scopekv.simulate.fleet.prices import Prices, cost
 
 _ORGS_SHOWN = 20
-# A queue of so many seconds, and of so much of all the time that requests came, does not go away.
-_QUEUE_SECONDS, _QUEUE_SHARE = 30.0, 0.05
+# Who is so late with the last request, in seconds and as a share of all the time that requests
+# came, has a queue that grew. Of what comes within a minute nobody can tell.
+_LATE_SECONDS, _LATE_SHARE, _CAME_SECONDS = 30.0, 0.05, 60.0
 
 
 def figures_of(fleet: Fleet, prices: Prices | None = None) -> dict[str, Any]:
@@ -133,20 +134,23 @@ def _fairness(fleet: Fleet) -> dict[str, Any]:
 
 
 def _instances(fleet: Fleet, seconds: float) -> dict[str, Any]:
-    """`enough`: about so many would have kept up with what arrived; more than there are: a queue
-    grew, and TTFT is its length.
+    """`late_seconds`: from the last arrival to the last turn of any request.
+
+    `enough`: about so many would have kept up with what arrived; more than there are: a queue grew,
+    and TTFT is its length.
     """
     counts = fleet.counts
     requests = [counts.by_instance[one.number] for one in fleet.instances]
     busy = [_rate(one.busy_seconds, seconds) for one in fleet.instances]
-    queue, came = counts.queue_seconds, counts.last_arrival_at
-    late = queue > max(_QUEUE_SECONDS, _QUEUE_SHARE * came) and came > 0
+    came = counts.last_arrival_at
+    late = max(0.0, counts.last_turn_at - came)
+    kept_up = came < _CAME_SECONDS or late <= max(_LATE_SECONDS, _LATE_SHARE * came)
     return {
         "balance_max_share": _rate(max(requests), sum(requests)),
         "busy_mean": sum(busy) / len(busy),
         "busy_max": max(busy),
-        "queue_seconds_at_last_arrival": queue,
-        "enough": math.ceil(len(busy) * (1 + queue / came)) if late else len(busy),
+        "late_seconds": late,
+        "enough": len(busy) if kept_up else math.ceil(len(busy) * (1 + late / came)),
     }
 
 

@@ -95,8 +95,6 @@ class Fleet:
             if progress is not None and not self._number & 255:
                 progress(self._number)
         self.counts.last_arrival_at = clock.now
-        waiting = [one.queue_seconds() for one in self.instances]
-        self.counts.queue_seconds = sum(waiting) / len(waiting)
         clock.run_out()
 
     def _arrive(self, request: TracedRequest) -> None:

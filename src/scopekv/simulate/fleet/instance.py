@@ -65,7 +65,7 @@ class Instance:
         self.in_flight += 1
         end = self.memory.leading(job.names)
         if self.tiers.memories:
-            self.tiers.plan(job, end, self.queue_seconds(), self._curve, self._clock.now)
+            self.tiers.plan(job, end, self._queue(), self._curve, self._clock.now)
         cached = min(end * job.block_tokens, job.input_tokens - 1)
         expected = self._curve.seconds(cached, job.input_tokens)
         self._expected[job.number] = expected
@@ -75,7 +75,7 @@ class Instance:
         else:
             self._arrived(job)
 
-    def queue_seconds(self) -> float:
+    def _queue(self) -> float:
         """Seconds until what waits here has its first token, as far as can be told."""
         job = self._computing
         if job is None:

@@ -72,7 +72,7 @@ def test_what_cannot_be_forgotten_is_refused(body: dict[str, Any]) -> None:
         ({"type": "websocket"}, False),
         ({"method": "OPTIONS"}, False),
         ({"path": "/health"}, False),
-        ({"path": "/root/v1/models", "root_path": "/root"}, True),
+        ({"path": "/base/v1/models", "root_path": "/base"}, True),
         ({"headers": []}, False),
     ],
 )
